@@ -1,0 +1,275 @@
+//! The events: what can happen, format version 1. Their bytes are in [`codec`](super::codec).
+//!
+//! Every change of available, locked, sold or held is one of these, decided in one shard. An
+//! event carries the time of its decision, so that replay needs no clock, and the figures after
+//! it, so that a reader of the log needs no state of its own. Events borrow what they name:
+//! accepting a purchase allocates nothing for its event.
+
+use super::ids::{ActivityId, Ordinal, Position, ReservationId, SkuId, UserId};
+
+/// One thing that happened, at `at_ms` (Unix milliseconds of the engine's clock).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Event<'a> {
+    /// When it was decided.
+    pub at_ms: u64,
+    /// What was decided.
+    pub body: Body<'a>,
+}
+
+/// Units of an activity after an event. `available + locked + sold` is its total.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures {
+    /// Free to buy.
+    pub available: u32,
+    /// Reserved, not yet paid.
+    pub locked: u32,
+    /// Paid.
+    pub sold: u32,
+}
+
+/// What an activity's life is ruled by. Frozen, but for the title, once a reservation exists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Definition<'a> {
+    /// The SKU on sale.
+    pub sku: SkuId,
+    /// Shown to shoppers; UTF-8.
+    pub title: &'a str,
+    /// Price of a unit, in the smallest unit of the currency.
+    pub price: u64,
+    /// Units a user may hold.
+    pub per_user_limit: u32,
+    /// First instant of the window, inclusive, Unix milliseconds.
+    pub start_ms: u64,
+    /// Last instant of the window, inclusive, Unix milliseconds.
+    pub end_ms: u64,
+    /// How long an unpaid reservation is held, milliseconds.
+    pub payment_ttl_ms: u64,
+    /// What a good payment for a rolled-back reservation does.
+    pub late_payment: LatePayment,
+    /// What becomes of a reservation that no order can hold.
+    pub dead_letter: DeadLetterPolicy,
+    /// When the activity publishes itself, Unix milliseconds; 0 for never.
+    pub publish_at_ms: u64,
+}
+
+/// Who did it, for admin events: the name in the caller's token and the request's id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Actor<'a> {
+    /// The caller's subject.
+    pub name: &'a str,
+    /// The id of the request that carried the command.
+    pub request_id: &'a str,
+}
+
+macro_rules! codes {
+    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+        #[repr(u8)]
+        pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
+
+        impl $name {
+            /// Every value, in order of code.
+            pub const ALL: &[Self] = &[$(Self::$variant),*];
+
+            /// The byte that stands for it in the log.
+            pub const fn code(self) -> u8 { self as u8 }
+
+            /// The value behind a byte of the log.
+            pub const fn from_code(code: u8) -> Option<Self> {
+                match code { $($code => Some(Self::$variant),)* _ => None }
+            }
+        }
+    };
+}
+
+codes!(
+    /// What a good payment for a rolled-back reservation does.
+    LatePayment {
+        /// Reinstates it where units and limit still allow, else refunds.
+        ReinstateOrRefund = 0,
+        /// Always refunds.
+        Refund = 1,
+    }
+);
+codes!(
+    /// What becomes of a reservation that no order can hold.
+    DeadLetterPolicy {
+        /// Its units are given back.
+        Rollback = 0,
+        /// It is kept until an operator retries it or rolls it back.
+        Hold = 1,
+    }
+);
+codes!(
+    /// The door a reservation came in by.
+    Front {
+        /// The in-process API.
+        Api = 0,
+        /// The purchase endpoint.
+        Http = 1,
+        /// The Redis protocol.
+        Resp = 2,
+    }
+);
+codes!(
+    /// Why a reservation was given back.
+    RestoreReason {
+        /// The buyer cancelled.
+        Cancelled = 0,
+        /// The time to pay ran out.
+        Timeout = 1,
+        /// No order could hold it.
+        DeadLetter = 2,
+        /// An operator released it.
+        Admin = 3,
+        /// A back end called `sluice_restore`.
+        Api = 4,
+    }
+);
+codes!(
+    /// What was made of a payment callback.
+    PaymentVerdict {
+        /// It paid its order.
+        Accepted = 0,
+        /// The same provider transaction again.
+        Repeated = 1,
+        /// The amount is not the order's.
+        WrongAmount = 2,
+        /// No payment has that number.
+        Unknown = 3,
+        /// A second good payment of a paid order: to be refunded.
+        SecondPayment = 4,
+        /// A good payment that came too late to be honoured: to be refunded.
+        Late = 5,
+        /// The provider says that it failed.
+        Failed = 6,
+    }
+);
+codes!(
+    /// How a dead letter was resolved.
+    DeadLetterResolution {
+        /// Its order was made after all.
+        Delivered = 0,
+        /// Its units were given back.
+        RolledBack = 1,
+    }
+);
+codes!(
+    /// A reservation's status where another system left it.
+    AdoptedStatus {
+        /// Held, unpaid.
+        Reserved = 0,
+        /// Paid.
+        Confirmed = 1,
+        /// Given back.
+        RolledBack = 2,
+    }
+);
+
+/// What can happen.
+///
+/// Events of an activity name it; `figures` are the units after the event, `held` the units the
+/// user then holds, `version` the version of the activity's definition they rest on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "fields are named for what `core` documents once, in the types above")]
+pub enum Body<'a> {
+    /// An activity exists: off sale, all units available, version 1.
+    ActivityCreated { activity: ActivityId, actor: Actor<'a>, ordinal: Ordinal, total: u32, definition: Definition<'a> },
+    /// Its definition changed. Units are untouched but where nothing was ever reserved.
+    ActivityEdited { activity: ActivityId, actor: Actor<'a>, version: u32, figures: Figures, definition: Definition<'a> },
+    /// It is on sale.
+    Published { activity: ActivityId, actor: Actor<'a> },
+    /// It is off sale; reservations live on.
+    Unpublished { activity: ActivityId, actor: Actor<'a> },
+    /// New purchases stop.
+    Paused { activity: ActivityId, actor: Actor<'a> },
+    /// Purchases go on; lifts a pause and a drain.
+    Resumed { activity: ActivityId, actor: Actor<'a> },
+    /// New purchases stop for good; pay, late pay and cancel go on.
+    Drained { activity: ActivityId, actor: Actor<'a> },
+    /// Units were added. `op` is the caller's key.
+    Restocked { activity: ActivityId, actor: Actor<'a>, op: &'a str, quantity: u32, version: u32, figures: Figures },
+    /// Free units were taken away. `op` is the caller's key.
+    Decreased { activity: ActivityId, actor: Actor<'a>, op: &'a str, quantity: u32, version: u32, figures: Figures },
+    /// The activity left memory but for a tombstone.
+    Archived { activity: ActivityId },
+
+    /// A purchase was accepted.
+    Reserved { activity: ActivityId, front: Front, position: Position, user: UserId, quantity: u32, held: u32, version: u32, figures: Figures, request_id: &'a str },
+
+    /// A payment was opened.
+    PaymentOpened { activity: ActivityId, position: Position, attempt: u8, channel: &'a str, amount: u64, expires_ms: u64 },
+    /// A callback was received. `activity` is `None` where it fits no payment.
+    PaymentRecorded { activity: Option<ActivityId>, payment_no: &'a str, transaction: &'a str, amount: u64, verdict: PaymentVerdict, body: &'a [u8] },
+    /// Locked units were sold.
+    Confirmed { activity: ActivityId, position: Position, user: UserId, quantity: u32, held: u32, version: u32, figures: Figures, payment_no: &'a str },
+    /// A late payment was honoured: the units were taken again and sold.
+    Reinstated { activity: ActivityId, position: Position, user: UserId, quantity: u32, held: u32, version: u32, figures: Figures, payment_no: &'a str },
+
+    /// Locked units were given back.
+    Restored { activity: ActivityId, position: Position, user: UserId, quantity: u32, held: u32, version: u32, figures: Figures, reason: RestoreReason },
+
+    /// A refund of a paid order was asked for. Nothing moves yet.
+    RefundRequested { activity: ActivityId, actor: Actor<'a>, position: Position, refund_no: &'a str, restock: bool, free_limit: bool, note: &'a str },
+    /// The provider refunded: units and limit move as asked.
+    RefundSettled { activity: ActivityId, position: Position, user: UserId, held: u32, version: u32, figures: Figures, refund_no: &'a str },
+    /// The provider refused for good: the order is paid again.
+    RefundFailed { activity: ActivityId, position: Position, refund_no: &'a str, note: &'a str },
+
+    /// A sink could not make an order of a reservation.
+    DeadLettered { activity: ActivityId, position: Position, note: &'a str },
+    /// A dead letter was closed.
+    DeadLetterResolved { activity: ActivityId, position: Position, resolution: DeadLetterResolution },
+    /// A sink holds everything up to `lsn`. `shards` are the shards it moved in, each with the
+    /// sequence it now covers: [`ShardMarks`] reads them. Reservations carry their sequence, so a
+    /// status needs no map from LSN to reservation.
+    SinkAdvanced { sink: &'a str, lsn: u64, shards: ShardMarks<'a> },
+
+    /// An activity was taken over from an older system or from SQL.
+    ActivityAdopted { activity: ActivityId, ordinal: Ordinal, version: u32, figures: Figures, on_sale: bool, definition: Definition<'a> },
+    /// A reservation was taken over. `old_id` is its id there, 0 where it had none.
+    ReservationAdopted { activity: ActivityId, id: ReservationId, old_id: u64, order_no: &'a str, status: AdoptedStatus, user: UserId, quantity: u32, created_ms: u64, held: u32, figures: Figures, request_id: &'a str, payment_no: &'a str },
+
+    /// A run-time control was set: blacklist, revoked token, limits, canary, kill switch, timers.
+    ControlSet { actor: Actor<'a>, key: &'a str, value: &'a [u8] },
+    /// A run-time control was cleared.
+    ControlCleared { actor: Actor<'a>, key: &'a str },
+}
+
+/// (shard, shard sequence) pairs, as their bytes in the log: `u16` shard, `u64` sequence, little
+/// endian, ascending by shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShardMarks<'a>(pub(super) &'a [u8]);
+
+impl<'a> ShardMarks<'a> {
+    const ENTRY_BYTES: usize = 10;
+
+    /// Writes `marks` into `buffer` and returns the view of them.
+    pub fn encode(marks: &[(u16, u64)], buffer: &'a mut Vec<u8>) -> Self {
+        buffer.clear();
+        for (shard, sequence) in marks {
+            buffer.extend_from_slice(&shard.to_le_bytes());
+            buffer.extend_from_slice(&sequence.to_le_bytes());
+        }
+        Self(buffer)
+    }
+
+    /// The view of `bytes`, or `None` where they are no whole number of pairs.
+    pub fn parse(bytes: &'a [u8]) -> Option<Self> {
+        bytes.len().is_multiple_of(Self::ENTRY_BYTES).then_some(Self(bytes))
+    }
+
+    /// The pairs.
+    pub fn iter(self) -> impl Iterator<Item = (u16, u64)> + 'a {
+        self.0.chunks_exact(Self::ENTRY_BYTES).filter_map(|entry| {
+            let (shard, sequence) = entry.split_first_chunk::<2>()?;
+            Some((u16::from_le_bytes(*shard), u64::from_le_bytes(*sequence.first_chunk::<8>()?)))
+        })
+    }
+
+    /// The pairs' bytes.
+    pub fn bytes(self) -> &'a [u8] {
+        self.0
+    }
+}

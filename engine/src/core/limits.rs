@@ -1,0 +1,74 @@
+//! Every bound of the engine, with its reason.
+
+/// The largest id and the largest amount of money: integers up to here survive a JSON parser
+/// that reads numbers as doubles.
+pub const ID_MAX: u64 = (1 << 53) - 1;
+
+/// Bits of an activity ordinal: 21 + 32 bits of position = 53 bits of reservation id.
+pub const ORDINAL_BITS: u32 = 21;
+
+/// The largest order prefix: with 17 digits of id an order number stays within 20 digits.
+pub const ORDER_PREFIX_MAX: u16 = 999;
+
+/// Units in one activity and in one purchase: a signed 32-bit column holds them everywhere.
+pub const UNITS_MAX: u32 = i32::MAX as u32;
+
+/// Bytes of a client's request id, and of an operation's key.
+pub const REQUEST_ID_BYTES_MAX: usize = 64;
+
+/// Bytes of an activity's title: 255 characters of at most 4 bytes.
+pub const TITLE_BYTES_MAX: usize = 1020;
+
+/// Bytes of an actor's name in an admin event.
+pub const ACTOR_BYTES_MAX: usize = 64;
+
+/// Bytes of a payment number, ours (22 digits) or an outside caller's.
+pub const PAYMENT_NO_BYTES_MAX: usize = 64;
+
+/// Bytes of a refund number.
+pub const REFUND_NO_BYTES_MAX: usize = 64;
+
+/// Bytes of a channel's or a sink's name.
+pub const NAME_BYTES_MAX: usize = 32;
+
+/// Bytes of a payment callback's raw body that the log keeps.
+pub const CALLBACK_BYTES_MAX: usize = 4096;
+
+/// Bytes of a control's key and of its value.
+pub const CONTROL_KEY_BYTES_MAX: usize = 128;
+/// See [`CONTROL_KEY_BYTES_MAX`].
+pub const CONTROL_VALUE_BYTES_MAX: usize = 4096;
+
+/// Bytes of a reason text.
+pub const NOTE_BYTES_MAX: usize = 256;
+
+/// Reservations of one user in one activity beyond the limit: bounds state under
+/// buy-cancel-buy.
+pub const RESERVATIONS_BEYOND_LIMIT_MAX: u32 = 16;
+
+/// Restock and decrease operations an activity remembers, so that a repeated key changes nothing.
+pub const OPERATIONS_PER_ACTIVITY_MAX: usize = 65_536;
+
+/// Payment attempts of one order: two digits of a payment number.
+pub const PAYMENT_ATTEMPTS_MAX: u8 = 99;
+
+/// The longest time to pay, in milliseconds: 30 days.
+pub const PAYMENT_TTL_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
+
+/// The latest instant an activity may name, in Unix milliseconds: 9999-12-31T23:59:59.999Z, the
+/// last that RFC 3339 and every SQL dialect can write.
+pub const TIME_MS_MAX: u64 = 253_402_300_799_999;
+
+/// After a start nothing expires for this long (or the activity's `payment_ttl`, where that is
+/// shorter): shoppers could not pay while the server was down.
+pub const EXPIRY_GRACE_MS_MAX: u64 = 120_000;
+
+/// Shards of a directory unless it was formatted with another number.
+pub const SHARDS_DEFAULT: u16 = 64;
+
+/// The largest encoded event: a payment callback with its body and the fields around it. It must
+/// fit a record, whose length is a 16-bit field.
+pub const EVENT_BYTES_MAX: usize = 8 * 1024;
+
+const _: () = assert!(CALLBACK_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
+const _: () = assert!(CONTROL_VALUE_BYTES_MAX + CONTROL_KEY_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
