@@ -1,1 +1,7 @@
-fn main() {}
+//! `sluice`: the one binary.
+
+mod cli;
+
+fn main() -> std::process::ExitCode {
+    cli::run()
+}

@@ -1,0 +1,49 @@
+//! The command line: one enum of subcommands, one file each.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod dump;
+pub(crate) mod serve;
+pub(crate) mod token;
+
+/// Fine.
+pub(crate) const EXIT_OK: u8 = 0;
+/// Usage or configuration: nothing was started.
+pub(crate) const EXIT_USAGE: u8 = 2;
+
+/// A flash-sale reservation server: a purchase is on disk before it is answered.
+#[derive(Debug, Parser)]
+#[command(name = "sluice", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(Box<serve::Args>),
+    /// Print a signed bearer token.
+    Token(token::Args),
+    /// Verify the log and recompute every sale from it.
+    Check(check::Args),
+    /// Print log records as JSON lines.
+    Dump(dump::Args),
+    /// Load a server and check that it sold exactly.
+    Bench(bench::Args),
+}
+
+/// Parses the command line and runs what it asks for. Usage errors exit with 2 (clap's own code).
+pub(crate) fn run() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(args) => serve::run(*args),
+        Command::Token(args) => token::run(args),
+        Command::Check(args) => check::run(args),
+        Command::Dump(args) => dump::run(args),
+        Command::Bench(args) => bench::run(args),
+    }
+}
