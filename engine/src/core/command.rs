@@ -3,7 +3,9 @@
 //! A command never carries a time: the runtime gives `decide` the instant of the decision.
 
 use super::event::{Actor, Definition, Figures, Front, RestoreReason};
-use super::ids::{ActivityId, Ordinal, Position, ReservationId, SkuId, UserId};
+use super::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
+
+pub use super::event::Status;
 
 /// Something asked of an activity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,9 +33,9 @@ pub enum Command<'a> {
     /// Buys.
     Reserve(Reserve<'a>),
     /// Marks a reservation as paid.
-    Confirm { position: Position, payment_no: &'a str },
+    Confirm { reservation: ReservationId, payment_no: &'a str },
     /// Gives an unpaid reservation back. `owner` must match where given.
-    Restore { position: Position, owner: Option<UserId>, reason: RestoreReason },
+    Restore { reservation: ReservationId, owner: Option<UserId>, reason: RestoreReason },
     /// Gives the next overdue unpaid reservation back, if there is one. The runtime repeats it.
     /// `serving_since_ms` is when the server became ready: see `EXPIRY_GRACE_MS_MAX`.
     Expire { serving_since_ms: u64 },
@@ -100,15 +102,13 @@ pub enum Refusal {
     RolledBack,
 }
 
-/// What `decide` and the runtime answer to an accepted or repeated command.
+/// What a command that changes nothing, because it has been done, is answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer {
     /// To `Reserve`, `Confirm` and `Restore`.
     Reservation(Box<Reservation>),
     /// To every command of an operator.
     Activity(Box<ActivityFigures>),
-    /// To an `Expire` that found nothing overdue; when the next one is due, if any.
-    NothingDue(Option<u64>),
 }
 
 /// An activity's figures, with what the caller's command rests on.
@@ -120,18 +120,6 @@ pub struct ActivityFigures {
     pub version: u32,
     /// Its units.
     pub figures: Figures,
-}
-
-/// Where a reservation is in its life, as the shard knows it. Whether its order is in SQL is
-/// known only above, from the sink's mark: see [`Reservation::shard_seq`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-pub enum Status {
-    /// Held, unpaid.
-    Reserved,
-    /// Paid.
-    Confirmed,
-    /// Given back.
-    RolledBack(RestoreReason),
 }
 
 /// A reservation as it is told to callers.
@@ -155,7 +143,7 @@ pub struct Reservation {
     pub created_ms: u64,
     /// Last changed at, Unix milliseconds.
     pub updated_ms: u64,
-    /// Unpaid, it is given back after this instant, Unix milliseconds.
+    /// Unpaid, it is given back from this instant on, Unix milliseconds.
     pub pay_before_ms: u64,
     /// The payment that paid it; empty where none did.
     pub payment_no: String,

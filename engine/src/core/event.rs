@@ -5,7 +5,11 @@
 //! it, so that a reader of the log needs no state of its own. Events borrow what they name:
 //! accepting a purchase allocates nothing for its event.
 
-use super::ids::{ActivityId, Ordinal, Position, ReservationId, SkuId, UserId};
+pub use super::codes::{
+    DeadLetterPolicy, DeadLetterResolution, Front, LatePayment, PaymentVerdict, RestoreReason,
+    Status,
+};
+use super::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 
 /// One thing that happened, at `at_ms` (Unix milliseconds of the engine's clock).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +29,13 @@ pub struct Figures {
     pub locked: u32,
     /// Paid.
     pub sold: u32,
+}
+
+impl Figures {
+    /// All units.
+    pub const fn total(self) -> u64 {
+        self.available as u64 + self.locked as u64 + self.sold as u64
+    }
 }
 
 /// What an activity's life is ruled by. Frozen, but for the title, once a reservation exists.
@@ -61,123 +72,42 @@ pub struct Actor<'a> {
     pub request_id: &'a str,
 }
 
-macro_rules! codes {
-    ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $code:literal,)* }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
-        #[repr(u8)]
-        pub enum $name { $($(#[$vdoc])* $variant = $code,)* }
-
-        impl $name {
-            /// Every value, in order of code.
-            pub const ALL: &[Self] = &[$(Self::$variant),*];
-
-            /// The byte that stands for it in the log.
-            pub const fn code(self) -> u8 { self as u8 }
-
-            /// The value behind a byte of the log.
-            pub const fn from_code(code: u8) -> Option<Self> {
-                match code { $($code => Some(Self::$variant),)* _ => None }
-            }
-        }
-    };
+/// What makes a decrease happen once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DecreaseKey<'a> {
+    /// The caller's key, 1..=64 bytes, unique in the activity.
+    Caller(&'a str),
+    /// An edit to a lower total: the version that the edit made is its key.
+    Edit,
 }
-
-codes!(
-    /// What a good payment for a rolled-back reservation does.
-    LatePayment {
-        /// Reinstates it where units and limit still allow, else refunds.
-        ReinstateOrRefund = 0,
-        /// Always refunds.
-        Refund = 1,
-    }
-);
-codes!(
-    /// What becomes of a reservation that no order can hold.
-    DeadLetterPolicy {
-        /// Its units are given back.
-        Rollback = 0,
-        /// It is kept until an operator retries it or rolls it back.
-        Hold = 1,
-    }
-);
-codes!(
-    /// The door a reservation came in by.
-    Front {
-        /// The in-process API.
-        Api = 0,
-        /// The purchase endpoint.
-        Http = 1,
-        /// The Redis protocol.
-        Resp = 2,
-    }
-);
-codes!(
-    /// Why a reservation was given back.
-    RestoreReason {
-        /// The buyer cancelled.
-        Cancelled = 0,
-        /// The time to pay ran out.
-        Timeout = 1,
-        /// No order could hold it.
-        DeadLetter = 2,
-        /// An operator released it.
-        Admin = 3,
-        /// A back end called `sluice_restore`.
-        Api = 4,
-    }
-);
-codes!(
-    /// What was made of a payment callback.
-    PaymentVerdict {
-        /// It paid its order.
-        Accepted = 0,
-        /// The same provider transaction again.
-        Repeated = 1,
-        /// The amount is not the order's.
-        WrongAmount = 2,
-        /// No payment has that number.
-        Unknown = 3,
-        /// A second good payment of a paid order: to be refunded.
-        SecondPayment = 4,
-        /// A good payment that came too late to be honoured: to be refunded.
-        Late = 5,
-        /// The provider says that it failed.
-        Failed = 6,
-    }
-);
-codes!(
-    /// How a dead letter was resolved.
-    DeadLetterResolution {
-        /// Its order was made after all.
-        Delivered = 0,
-        /// Its units were given back.
-        RolledBack = 1,
-    }
-);
-codes!(
-    /// A reservation's status where another system left it.
-    AdoptedStatus {
-        /// Held, unpaid.
-        Reserved = 0,
-        /// Paid.
-        Confirmed = 1,
-        /// Given back.
-        RolledBack = 2,
-    }
-);
 
 /// What can happen.
 ///
-/// Events of an activity name it; `figures` are the units after the event, `held` the units the
+/// Events of an activity name it; `reservation` is a reservation's full id, so that a reader needs
+/// no table of ordinals; `figures` are the units after the event, `held` the units the
 /// user then holds, `version` the version of the activity's definition they rest on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(missing_docs, reason = "fields are named for what `core` documents once, in the types above")]
+#[expect(
+    missing_docs,
+    reason = "fields are named for what `core` documents once, in the types above"
+)]
 pub enum Body<'a> {
     /// An activity exists: off sale, all units available, version 1.
-    ActivityCreated { activity: ActivityId, actor: Actor<'a>, ordinal: Ordinal, total: u32, definition: Definition<'a> },
+    ActivityCreated {
+        activity: ActivityId,
+        actor: Actor<'a>,
+        ordinal: Ordinal,
+        total: u32,
+        definition: Definition<'a>,
+    },
     /// Its definition changed. Units are untouched but where nothing was ever reserved.
-    ActivityEdited { activity: ActivityId, actor: Actor<'a>, version: u32, figures: Figures, definition: Definition<'a> },
+    ActivityEdited {
+        activity: ActivityId,
+        actor: Actor<'a>,
+        version: u32,
+        figures: Figures,
+        definition: Definition<'a>,
+    },
     /// It is on sale.
     Published { activity: ActivityId, actor: Actor<'a> },
     /// It is off sale; reservations live on.
@@ -189,47 +119,159 @@ pub enum Body<'a> {
     /// New purchases stop for good; pay, late pay and cancel go on.
     Drained { activity: ActivityId, actor: Actor<'a> },
     /// Units were added. `op` is the caller's key.
-    Restocked { activity: ActivityId, actor: Actor<'a>, op: &'a str, quantity: u32, version: u32, figures: Figures },
-    /// Free units were taken away. `op` is the caller's key.
-    Decreased { activity: ActivityId, actor: Actor<'a>, op: &'a str, quantity: u32, version: u32, figures: Figures },
+    Restocked {
+        activity: ActivityId,
+        actor: Actor<'a>,
+        op: &'a str,
+        quantity: u32,
+        version: u32,
+        figures: Figures,
+    },
+    /// Free units were taken away.
+    Decreased {
+        activity: ActivityId,
+        actor: Actor<'a>,
+        op: DecreaseKey<'a>,
+        quantity: u32,
+        version: u32,
+        figures: Figures,
+    },
     /// The activity left memory but for a tombstone.
     Archived { activity: ActivityId },
 
     /// A purchase was accepted.
-    Reserved { activity: ActivityId, front: Front, position: Position, user: UserId, quantity: u32, held: u32, version: u32, figures: Figures, request_id: &'a str },
+    Reserved {
+        activity: ActivityId,
+        front: Front,
+        reservation: ReservationId,
+        user: UserId,
+        quantity: u32,
+        held: u32,
+        version: u32,
+        figures: Figures,
+        request_id: &'a str,
+    },
 
     /// A payment was opened.
-    PaymentOpened { activity: ActivityId, position: Position, attempt: u8, channel: &'a str, amount: u64, expires_ms: u64 },
+    PaymentOpened {
+        activity: ActivityId,
+        reservation: ReservationId,
+        attempt: u8,
+        channel: &'a str,
+        amount: u64,
+        expires_ms: u64,
+    },
     /// A callback was received. `activity` is `None` where it fits no payment.
-    PaymentRecorded { activity: Option<ActivityId>, payment_no: &'a str, transaction: &'a str, amount: u64, verdict: PaymentVerdict, body: &'a [u8] },
+    PaymentRecorded {
+        activity: Option<ActivityId>,
+        payment_no: &'a str,
+        transaction: &'a str,
+        amount: u64,
+        verdict: PaymentVerdict,
+        body: &'a [u8],
+    },
     /// Locked units were sold.
-    Confirmed { activity: ActivityId, position: Position, user: UserId, quantity: u32, held: u32, version: u32, figures: Figures, payment_no: &'a str },
+    Confirmed {
+        activity: ActivityId,
+        reservation: ReservationId,
+        user: UserId,
+        quantity: u32,
+        held: u32,
+        version: u32,
+        figures: Figures,
+        payment_no: &'a str,
+    },
     /// A late payment was honoured: the units were taken again and sold.
-    Reinstated { activity: ActivityId, position: Position, user: UserId, quantity: u32, held: u32, version: u32, figures: Figures, payment_no: &'a str },
+    Reinstated {
+        activity: ActivityId,
+        reservation: ReservationId,
+        user: UserId,
+        quantity: u32,
+        held: u32,
+        version: u32,
+        figures: Figures,
+        payment_no: &'a str,
+    },
 
     /// Locked units were given back.
-    Restored { activity: ActivityId, position: Position, user: UserId, quantity: u32, held: u32, version: u32, figures: Figures, reason: RestoreReason },
+    Restored {
+        activity: ActivityId,
+        reservation: ReservationId,
+        user: UserId,
+        quantity: u32,
+        held: u32,
+        version: u32,
+        figures: Figures,
+        reason: RestoreReason,
+    },
 
     /// A refund of a paid order was asked for. Nothing moves yet.
-    RefundRequested { activity: ActivityId, actor: Actor<'a>, position: Position, refund_no: &'a str, restock: bool, free_limit: bool, note: &'a str },
+    RefundRequested {
+        activity: ActivityId,
+        actor: Actor<'a>,
+        reservation: ReservationId,
+        refund_no: &'a str,
+        restock: bool,
+        free_limit: bool,
+        note: &'a str,
+    },
     /// The provider refunded: units and limit move as asked.
-    RefundSettled { activity: ActivityId, position: Position, user: UserId, held: u32, version: u32, figures: Figures, refund_no: &'a str },
+    RefundSettled {
+        activity: ActivityId,
+        reservation: ReservationId,
+        user: UserId,
+        held: u32,
+        version: u32,
+        figures: Figures,
+        refund_no: &'a str,
+    },
     /// The provider refused for good: the order is paid again.
-    RefundFailed { activity: ActivityId, position: Position, refund_no: &'a str, note: &'a str },
+    RefundFailed {
+        activity: ActivityId,
+        reservation: ReservationId,
+        refund_no: &'a str,
+        note: &'a str,
+    },
 
     /// A sink could not make an order of a reservation.
-    DeadLettered { activity: ActivityId, position: Position, note: &'a str },
+    DeadLettered { activity: ActivityId, reservation: ReservationId, note: &'a str },
     /// A dead letter was closed.
-    DeadLetterResolved { activity: ActivityId, position: Position, resolution: DeadLetterResolution },
+    DeadLetterResolved {
+        activity: ActivityId,
+        reservation: ReservationId,
+        resolution: DeadLetterResolution,
+    },
     /// A sink holds everything up to `lsn`. `shards` are the shards it moved in, each with the
     /// sequence it now covers: [`ShardMarks`] reads them. Reservations carry their sequence, so a
     /// status needs no map from LSN to reservation.
     SinkAdvanced { sink: &'a str, lsn: u64, shards: ShardMarks<'a> },
 
     /// An activity was taken over from an older system or from SQL.
-    ActivityAdopted { activity: ActivityId, ordinal: Ordinal, version: u32, figures: Figures, on_sale: bool, definition: Definition<'a> },
-    /// A reservation was taken over. `old_id` is its id there, 0 where it had none.
-    ReservationAdopted { activity: ActivityId, id: ReservationId, old_id: u64, order_no: &'a str, status: AdoptedStatus, user: UserId, quantity: u32, created_ms: u64, held: u32, figures: Figures, request_id: &'a str, payment_no: &'a str },
+    ActivityAdopted {
+        activity: ActivityId,
+        ordinal: Ordinal,
+        version: u32,
+        figures: Figures,
+        on_sale: bool,
+        definition: Definition<'a>,
+    },
+    /// A reservation was taken over. `old_id` is its id there, 0 where it had none. Its units
+    /// leave `available` here, for where its status has them.
+    ReservationAdopted {
+        activity: ActivityId,
+        reservation: ReservationId,
+        old_id: u64,
+        order_no: &'a str,
+        status: Status,
+        user: UserId,
+        quantity: u32,
+        created_ms: u64,
+        updated_ms: u64,
+        held: u32,
+        figures: Figures,
+        request_id: &'a str,
+        payment_no: &'a str,
+    },
 
     /// A run-time control was set: blacklist, revoked token, limits, canary, kill switch, timers.
     ControlSet { actor: Actor<'a>, key: &'a str, value: &'a [u8] },
@@ -243,7 +285,8 @@ pub enum Body<'a> {
 pub struct ShardMarks<'a>(pub(super) &'a [u8]);
 
 impl<'a> ShardMarks<'a> {
-    const ENTRY_BYTES: usize = 10;
+    /// Bytes of one pair.
+    pub(super) const ENTRY_BYTES: usize = 10;
 
     /// Writes `marks` into `buffer` and returns the view of them.
     pub fn encode(marks: &[(u16, u64)], buffer: &'a mut Vec<u8>) -> Self {

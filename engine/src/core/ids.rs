@@ -13,7 +13,7 @@
 
 use std::fmt;
 
-use super::limits::{ID_MAX, ORDINAL_BITS, ORDER_PREFIX_MAX};
+use super::limits::{ID_MAX, ORDER_PREFIX_MAX, ORDINAL_BITS};
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -190,9 +190,17 @@ mod tests {
     #[test]
     fn a_string_that_is_no_order_number_is_refused() {
         let prefix = OrderPrefix::new(1).unwrap();
-        for hostile in ["", "1", "100000000000000000", "1 0000000000000001", "é0000000000000000001",
-            "+00000000000000001", "0100000000000000001", "199999999999999999", "11111111111111111111111"]
-        {
+        for hostile in [
+            "",
+            "1",
+            "100000000000000000",
+            "1 0000000000000001",
+            "é0000000000000000001",
+            "+00000000000000001",
+            "0100000000000000001",
+            "199999999999999999",
+            "11111111111111111111111",
+        ] {
             assert_eq!(prefix.reservation_id(hostile), None, "{hostile}");
         }
     }

@@ -25,6 +25,9 @@ pub const ACTOR_BYTES_MAX: usize = 64;
 /// Bytes of a payment number, ours (22 digits) or an outside caller's.
 pub const PAYMENT_NO_BYTES_MAX: usize = 64;
 
+/// Bytes of an order number, ours (20 digits) or an adopted one.
+pub const ORDER_NO_BYTES_MAX: usize = 64;
+
 /// Bytes of a refund number.
 pub const REFUND_NO_BYTES_MAX: usize = 64;
 
@@ -52,6 +55,9 @@ pub const OPERATIONS_PER_ACTIVITY_MAX: usize = 65_536;
 /// Payment attempts of one order: two digits of a payment number.
 pub const PAYMENT_ATTEMPTS_MAX: u8 = 99;
 
+/// The shortest time to pay, in milliseconds: timers promise the second, not less.
+pub const PAYMENT_TTL_MS_MIN: u64 = 1000;
+
 /// The longest time to pay, in milliseconds: 30 days.
 pub const PAYMENT_TTL_MS_MAX: u64 = 30 * 24 * 3600 * 1000;
 
@@ -66,9 +72,13 @@ pub const EXPIRY_GRACE_MS_MAX: u64 = 120_000;
 /// Shards of a directory unless it was formatted with another number.
 pub const SHARDS_DEFAULT: u16 = 64;
 
+/// The most shards a directory can have: a sink's marks name them all in one event.
+pub const SHARDS_MAX: u16 = 512;
+
 /// The largest encoded event: a payment callback with its body and the fields around it. It must
 /// fit a record, whose length is a 16-bit field.
 pub const EVENT_BYTES_MAX: usize = 8 * 1024;
 
 const _: () = assert!(CALLBACK_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
 const _: () = assert!(CONTROL_VALUE_BYTES_MAX + CONTROL_KEY_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
+const _: () = assert!(SHARDS_MAX as usize * 10 + 1024 <= EVENT_BYTES_MAX);

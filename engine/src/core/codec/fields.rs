@@ -1,0 +1,395 @@
+//! How each sort of field is written, read, and bounded.
+
+use std::marker::PhantomData;
+
+use super::super::event::{
+    Actor, DeadLetterPolicy, DeadLetterResolution, DecreaseKey, Definition, Figures, Front,
+    LatePayment, PaymentVerdict, RestoreReason, ShardMarks, Status,
+};
+use super::super::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
+use super::super::limits::{
+    ACTOR_BYTES_MAX, ID_MAX, PAYMENT_ATTEMPTS_MAX, PAYMENT_TTL_MS_MAX, PAYMENT_TTL_MS_MIN,
+    REQUEST_ID_BYTES_MAX, SHARDS_MAX, TIME_MS_MAX, TITLE_BYTES_MAX, UNITS_MAX,
+};
+use super::reader::Reader;
+
+/// A sort of field. `fits` holds the bounds that its type alone does not, and is asked on both
+/// sides: before `put` and after `take`.
+pub(super) trait Field {
+    type Value<'a>: Copy;
+
+    fn fits(value: Self::Value<'_>) -> bool;
+    fn put(value: Self::Value<'_>, out: &mut Vec<u8>);
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<Self::Value<'a>>;
+}
+
+macro_rules! integers {
+    ($($(#[$doc:meta])* $name:ident: $int:ident, $value:ident => $fits:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $name;
+
+        impl Field for $name {
+            type Value<'a> = $int;
+
+            fn fits($value: $int) -> bool {
+                $fits
+            }
+
+            fn put(value: $int, out: &mut Vec<u8>) {
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+
+            fn take<'a>(reader: &mut Reader<'a>) -> Option<$int> {
+                reader.$int()
+            }
+        }
+    )*};
+}
+
+integers!(
+    /// Units, none included.
+    Units: u32, value => value <= UNITS_MAX;
+    /// Units that move.
+    Quantity: u32, value => value >= 1 && value <= UNITS_MAX;
+    /// The version of a definition.
+    Version: u32, value => value >= 1;
+    /// An amount in the currency's smallest unit.
+    Money: u64, value => value <= ID_MAX;
+    /// Unix milliseconds.
+    Time: u64, value => value <= TIME_MS_MAX;
+    /// Milliseconds to pay.
+    PaymentTtl: u64, value => (PAYMENT_TTL_MS_MIN..=PAYMENT_TTL_MS_MAX).contains(&value);
+    /// A number with a meaning elsewhere: an LSN, an older system's id.
+    Number: u64, _value => true;
+    /// The attempt of a payment.
+    Attempt: u8, value => value <= PAYMENT_ATTEMPTS_MAX;
+);
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident: $id:ident, $value:ident => $fits:expr;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $name;
+
+        impl Field for $name {
+            type Value<'a> = $id;
+
+            fn fits($value: $id) -> bool {
+                $fits
+            }
+
+            fn put(value: $id, out: &mut Vec<u8>) {
+                out.extend_from_slice(&value.get().to_le_bytes());
+            }
+
+            fn take<'a>(reader: &mut Reader<'a>) -> Option<$id> {
+                $id::new(reader.u64()?)
+            }
+        }
+    )*};
+}
+
+ids!(
+    /// An activity.
+    Activity: ActivityId, _value => true;
+    /// A shopper.
+    User: UserId, _value => true;
+    /// A stock keeping unit.
+    Sku: SkuId, _value => true;
+    /// A reservation accepted here: its id has an ordinal and a position.
+    Reservation: ReservationId, value =>
+        value.ordinal() != Ordinal::ADOPTED && value.position().is_some();
+    /// A reservation accepted here or adopted.
+    AnyReservation: ReservationId, _value => true;
+);
+
+/// An activity, or none.
+pub(super) struct MaybeActivity;
+
+impl Field for MaybeActivity {
+    type Value<'a> = Option<ActivityId>;
+
+    fn fits(_value: Option<ActivityId>) -> bool {
+        true
+    }
+
+    fn put(value: Option<ActivityId>, out: &mut Vec<u8>) {
+        out.extend_from_slice(&value.map_or(0, ActivityId::get).to_le_bytes());
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<Option<ActivityId>> {
+        match reader.u64()? {
+            0 => Some(None),
+            value => ActivityId::new(value).map(Some),
+        }
+    }
+}
+
+/// The ordinal of an activity: never that of adopted ids.
+pub(super) struct ActivityOrdinal;
+
+impl Field for ActivityOrdinal {
+    type Value<'a> = Ordinal;
+
+    fn fits(value: Ordinal) -> bool {
+        value != Ordinal::ADOPTED
+    }
+
+    fn put(value: Ordinal, out: &mut Vec<u8>) {
+        out.extend_from_slice(&value.get().to_le_bytes());
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<Ordinal> {
+        Ordinal::new(reader.u32()?)
+    }
+}
+
+/// An activity's units.
+pub(super) struct UnitFigures;
+
+impl Field for UnitFigures {
+    type Value<'a> = Figures;
+
+    fn fits(value: Figures) -> bool {
+        value.total() <= u64::from(UNITS_MAX)
+    }
+
+    fn put(value: Figures, out: &mut Vec<u8>) {
+        for units in [value.available, value.locked, value.sold] {
+            out.extend_from_slice(&units.to_le_bytes());
+        }
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<Figures> {
+        Some(Figures { available: reader.u32()?, locked: reader.u32()?, sold: reader.u32()? })
+    }
+}
+
+/// Yes or no.
+pub(super) struct Flag;
+
+impl Field for Flag {
+    type Value<'a> = bool;
+
+    fn fits(_value: bool) -> bool {
+        true
+    }
+
+    fn put(value: bool, out: &mut Vec<u8>) {
+        out.push(u8::from(value));
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<bool> {
+        match reader.u8()? {
+            0 => Some(false),
+            1 => Some(true),
+            _ => None,
+        }
+    }
+}
+
+/// A value of a closed set.
+pub(super) struct Code<C>(PhantomData<C>);
+
+macro_rules! coded {
+    ($($name:ident)*) => {$(
+        impl Field for Code<$name> {
+            type Value<'a> = $name;
+
+            fn fits(_value: $name) -> bool {
+                true
+            }
+
+            fn put(value: $name, out: &mut Vec<u8>) {
+                out.push(value.code());
+            }
+
+            fn take<'a>(reader: &mut Reader<'a>) -> Option<$name> {
+                $name::from_code(reader.u8()?)
+            }
+        }
+    )*};
+}
+
+coded!(DeadLetterPolicy DeadLetterResolution Front LatePayment PaymentVerdict RestoreReason Status);
+
+/// A text whose bytes are counted in a byte.
+pub(super) struct Short<const MIN: usize, const MAX: usize>;
+
+impl<const MIN: usize, const MAX: usize> Field for Short<MIN, MAX> {
+    type Value<'a> = &'a str;
+
+    fn fits(value: &str) -> bool {
+        const { assert!(MAX <= u8::MAX as usize) };
+        (MIN..=MAX).contains(&value.len())
+    }
+
+    fn put(value: &str, out: &mut Vec<u8>) {
+        out.push(u8::try_from(value.len()).unwrap_or_else(|_| unreachable!("`fits` holds")));
+        out.extend_from_slice(value.as_bytes());
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
+        let count = reader.u8()?;
+        str::from_utf8(reader.bytes(usize::from(count))?).ok()
+    }
+}
+
+/// A text whose bytes are counted in two bytes.
+pub(super) struct Text<const MIN: usize, const MAX: usize>;
+
+impl<const MIN: usize, const MAX: usize> Field for Text<MIN, MAX> {
+    type Value<'a> = &'a str;
+
+    fn fits(value: &str) -> bool {
+        MIN <= value.len() && Bytes::<MAX>::fits(value.as_bytes())
+    }
+
+    fn put(value: &str, out: &mut Vec<u8>) {
+        Bytes::<MAX>::put(value.as_bytes(), out);
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
+        str::from_utf8(Bytes::<MAX>::take(reader)?).ok()
+    }
+}
+
+/// Bytes, counted in two bytes.
+pub(super) struct Bytes<const MAX: usize>;
+
+impl<const MAX: usize> Field for Bytes<MAX> {
+    type Value<'a> = &'a [u8];
+
+    fn fits(value: &[u8]) -> bool {
+        const { assert!(MAX <= u16::MAX as usize) };
+        value.len() <= MAX
+    }
+
+    fn put(value: &[u8], out: &mut Vec<u8>) {
+        let count = u16::try_from(value.len()).unwrap_or_else(|_| unreachable!("`fits` holds"));
+        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(value);
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
+        let count = reader.u16()?;
+        reader.bytes(usize::from(count))
+    }
+}
+
+/// The key of a decrease: empty where an edit did it.
+pub(super) struct DecreaseOp;
+
+impl Field for DecreaseOp {
+    type Value<'a> = DecreaseKey<'a>;
+
+    fn fits(value: DecreaseKey<'_>) -> bool {
+        match value {
+            DecreaseKey::Caller(op) => Short::<1, REQUEST_ID_BYTES_MAX>::fits(op),
+            DecreaseKey::Edit => true,
+        }
+    }
+
+    fn put(value: DecreaseKey<'_>, out: &mut Vec<u8>) {
+        let text = match value {
+            DecreaseKey::Caller(op) => op,
+            DecreaseKey::Edit => "",
+        };
+        Short::<0, REQUEST_ID_BYTES_MAX>::put(text, out);
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<DecreaseKey<'a>> {
+        Some(match Short::<0, REQUEST_ID_BYTES_MAX>::take(reader)? {
+            "" => DecreaseKey::Edit,
+            op => DecreaseKey::Caller(op),
+        })
+    }
+}
+
+/// Who did it.
+pub(super) struct By;
+
+impl Field for By {
+    type Value<'a> = Actor<'a>;
+
+    fn fits(value: Actor<'_>) -> bool {
+        Short::<0, ACTOR_BYTES_MAX>::fits(value.name)
+            && Short::<0, REQUEST_ID_BYTES_MAX>::fits(value.request_id)
+    }
+
+    fn put(value: Actor<'_>, out: &mut Vec<u8>) {
+        Short::<0, ACTOR_BYTES_MAX>::put(value.name, out);
+        Short::<0, REQUEST_ID_BYTES_MAX>::put(value.request_id, out);
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<Actor<'a>> {
+        Some(Actor {
+            name: Short::<0, ACTOR_BYTES_MAX>::take(reader)?,
+            request_id: Short::<0, REQUEST_ID_BYTES_MAX>::take(reader)?,
+        })
+    }
+}
+
+macro_rules! record {
+    ($(#[$doc:meta])* $name:ident = $value:ident { $($field:ident: $codec:ty),* $(,)? }) => {
+        $(#[$doc])*
+        pub(super) struct $name;
+
+        impl Field for $name {
+            type Value<'a> = $value<'a>;
+
+            fn fits(value: $value<'_>) -> bool {
+                let $value { $($field),* } = value;
+                $(<$codec>::fits($field))&&*
+            }
+
+            fn put(value: $value<'_>, out: &mut Vec<u8>) {
+                let $value { $($field),* } = value;
+                $(<$codec>::put($field, out);)*
+            }
+
+            fn take<'a>(reader: &mut Reader<'a>) -> Option<$value<'a>> {
+                Some($value { $($field: <$codec>::take(reader)?),* })
+            }
+        }
+    };
+}
+
+record!(
+    /// An activity's definition. That it makes sense as a whole (a window that does not end before
+    /// it starts) is for `validate` to say; here stand the bounds of each field.
+    Terms = Definition {
+        sku: Sku,
+        price: Money,
+        per_user_limit: Quantity,
+        start_ms: Time,
+        end_ms: Time,
+        payment_ttl_ms: PaymentTtl,
+        publish_at_ms: Time,
+        late_payment: Code<LatePayment>,
+        dead_letter: Code<DeadLetterPolicy>,
+        title: Text<0, TITLE_BYTES_MAX>,
+    }
+);
+
+/// How far a sink is in each shard.
+pub(super) struct Marks;
+
+impl Field for Marks {
+    type Value<'a> = ShardMarks<'a>;
+
+    fn fits(value: ShardMarks<'_>) -> bool {
+        value.iter().count() <= usize::from(SHARDS_MAX)
+            && value.iter().zip(value.iter().skip(1)).all(|(one, next)| one.0 < next.0)
+    }
+
+    fn put(value: ShardMarks<'_>, out: &mut Vec<u8>) {
+        let count = u16::try_from(value.iter().count()).unwrap_or_else(|_| unreachable!("`fits`"));
+        out.extend_from_slice(&count.to_le_bytes());
+        out.extend_from_slice(value.bytes());
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<ShardMarks<'a>> {
+        let count = reader.u16()?;
+        ShardMarks::parse(reader.bytes(usize::from(count) * ShardMarks::ENTRY_BYTES)?)
+    }
+}
