@@ -1,1 +1,65 @@
-fn main() {}
+//! The one entry point, for a person and for CI alike: `cargo xtask <command>`.
+//!
+//! | command | does |
+//! |---|---|
+//! | `quick` | before each commit: formatting, lints, tidy, unit tests, a small campaign |
+//! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps |
+//! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
+//! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
+//! | `bench [ARGS...]` | the criterion benches |
+//!
+//! Exit status: 0 fine, 1 something failed, 2 usage.
+//!
+//! No dependencies: this is the first thing that a newcomer's machine builds.
+
+mod debian;
+mod failure;
+mod plan;
+mod steps;
+mod tidy;
+mod totals;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use failure::Failure;
+
+const USAGE: &str = "usage: cargo xtask quick | test [--list | STEP...] | tidy | sim ARGS... | \
+                     bench [ARGS...]";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match run(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("xtask: {failure}");
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+fn run(arguments: &[String]) -> Result<(), Failure> {
+    let Some((command, rest)) = arguments.split_first() else {
+        return Err(Failure::Usage(USAGE.to_owned()));
+    };
+    std::env::set_current_dir(root())
+        .map_err(|source| Failure::Io { what: "enter the repository's root", source })?;
+    match (command.as_str(), rest) {
+        ("quick", []) => plan::report(steps::run_all(&plan::quick())),
+        ("test", [flag]) if flag == "--list" => {
+            plan::list(&plan::test());
+            Ok(())
+        }
+        ("test", names) => plan::report(steps::run_all(&plan::chosen(plan::test(), names)?)),
+        ("tidy", []) => tidy::run(),
+        ("sim", rest) => steps::pass_through(plan::SIM, rest),
+        ("bench", rest) => steps::pass_through(plan::BENCH, rest),
+        _ => Err(Failure::Usage(USAGE.to_owned())),
+    }
+}
+
+/// The repository's root: cargo names this package's folder in it.
+fn root() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
+    package.parent().map_or_else(|| PathBuf::from("."), PathBuf::from)
+}

@@ -1,0 +1,88 @@
+//! What can go wrong in a run, and who must act.
+
+use std::fmt;
+use std::io;
+
+/// Why a command of `cargo xtask` did not succeed. Each says what to do in one line.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line is wrong; the text is the usage.
+    Usage(String),
+    /// A program or a file could not be used.
+    Io {
+        /// The attempt, to stand after "cannot".
+        what: &'static str,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A program could not be started.
+    Spawn {
+        /// Its name.
+        program: String,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A program ended with a failure; it has said why.
+    Exit {
+        /// The command line.
+        command: String,
+    },
+    /// Tests failed; they have said why.
+    Tests {
+        /// How many.
+        failed: u64,
+    },
+    /// A step took several times its budget: a slow-down must not hide as patience.
+    TooSlow {
+        /// Minutes that the step may take at most.
+        limit_minutes: u64,
+    },
+    /// The tree breaks rules of the house; they were printed.
+    Untidy {
+        /// How many places.
+        problems: usize,
+    },
+    /// Programs are missing and this user may not install them.
+    Missing {
+        /// The Debian packages that hold them.
+        packages: Vec<&'static str>,
+    },
+    /// A step failed, and the run ended there.
+    Step {
+        /// The step's name.
+        name: &'static str,
+    },
+}
+
+impl Failure {
+    /// The exit status that stands for this failure.
+    pub(crate) fn exit_code(&self) -> u8 {
+        if matches!(self, Self::Usage(_)) { 2 } else { 1 }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(usage) => f.write_str(usage),
+            Self::Io { what, source } => write!(f, "cannot {what}: {source}"),
+            Self::Spawn { program, source } => write!(f, "cannot start {program}: {source}"),
+            Self::Exit { command } => write!(f, "`{command}` failed; its output says why"),
+            Self::Tests { failed } => write!(f, "{failed} tests failed; see their output above"),
+            Self::TooSlow { limit_minutes } => write!(
+                f,
+                "took longer than {limit_minutes} minutes, four times its budget: find what \
+                 slowed down, or raise the budget in xtask/src/plan.rs with a reason"
+            ),
+            Self::Untidy { problems } => write!(f, "tidy: {problems} to mend, listed above"),
+            Self::Missing { packages } => write!(
+                f,
+                "programs are missing; as root run: apt-get install {}",
+                packages.join(" ")
+            ),
+            Self::Step { name } => {
+                write!(f, "step `{name}` failed; run it alone: cargo xtask test {name}")
+            }
+        }
+    }
+}

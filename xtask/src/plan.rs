@@ -1,0 +1,287 @@
+//! Which steps a run has, in which order, and how its end is told.
+//!
+//! The order is: what fails fastest first. Profiles are chosen so that no dependency is compiled
+//! more often than it must be: lints, documentation and the tests of the shop share the dev
+//! profile, where the C code of SQLite and of the cryptography is built once; campaigns use the
+//! optimised `ci` profile, which needs only the two crates at the heart; loom models need a
+//! compiler flag of their own, and so a target directory of their own.
+
+use std::time::Duration;
+
+use crate::failure::Failure;
+use crate::steps::{Outcome, Step, Work};
+use crate::totals::Totals;
+use crate::{debian, tidy};
+
+/// What `cargo xtask sim` passes its arguments to.
+pub(crate) const SIM: &[&str] = &["run", "--locked", "--profile", "ci", "--package", "sim", "--"];
+/// What `cargo xtask bench` passes its arguments to.
+pub(crate) const BENCH: &[&str] = &["bench", "--locked", "--package", "benches"];
+
+const FMT: Step =
+    Step { name: "fmt", work: Work::cargo(&["fmt", "--all", "--check"]), budget_minutes: 1 };
+
+const TIDY: Step = Step { name: "tidy", work: Work::Call(tidy::run), budget_minutes: 1 };
+
+/// All crates and targets. The simulation asks for the features `sim` and `planted-bugs`, and
+/// cargo unifies features over the workspace: so this covers the code behind them.
+const CLIPPY: Step = Step {
+    name: "clippy",
+    work: Work::cargo(&[
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ]),
+    budget_minutes: 8,
+};
+
+/// The product as it is shipped: none of those features.
+const CLIPPY_PRODUCT: Step = Step {
+    name: "clippy-product",
+    work: Work::cargo(&["clippy", "--locked", "--", "-D", "warnings"]),
+    budget_minutes: 4,
+};
+
+const DOC: Step = Step {
+    name: "doc",
+    work: Work::Cargo {
+        arguments: &["doc", "--workspace", "--no-deps", "--locked"],
+        environment: &[("RUSTDOCFLAGS", "-D warnings")],
+    },
+    budget_minutes: 3,
+};
+
+/// The heart and the tools, with the simulated disk.
+const TESTS_HEART: Step = Step {
+    name: "tests-heart",
+    work: Work::cargo(&[
+        "test",
+        "--locked",
+        "--no-fail-fast",
+        "-p",
+        "wal",
+        "-p",
+        "engine",
+        "-p",
+        "benches",
+        "-p",
+        "xtask",
+    ]),
+    budget_minutes: 6,
+};
+
+/// The shop, end to end, on a binary without the simulated disk and without planted bugs.
+const TESTS_SHOP: Step = Step {
+    name: "tests-shop",
+    work: Work::cargo(&[
+        "test",
+        "--locked",
+        "--no-fail-fast",
+        "-p",
+        "migrations",
+        "-p",
+        "bridge",
+        "-p",
+        "server",
+    ]),
+    budget_minutes: 10,
+};
+
+/// Random histories against the reference model, to the floor of docs/reliability.md.
+const MODEL: Step = Step {
+    name: "model",
+    work: Work::Cargo {
+        arguments: &[
+            "test",
+            "--locked",
+            "--profile",
+            "ci",
+            "-p",
+            "engine",
+            "--test",
+            "model_based",
+        ],
+        environment: &[("SLUICE_CASES", "10000")],
+    },
+    budget_minutes: 4,
+};
+
+/// The campaigns on the simulated disk, each to its floor.
+const CAMPAIGNS: Step = Step {
+    name: "campaigns",
+    work: Work::cargo(&["test", "--locked", "--no-fail-fast", "--profile", "ci", "-p", "sim"]),
+    budget_minutes: 10,
+};
+
+/// Every hand-over between threads, in every schedule within the bound.
+const LOOM: Step = Step {
+    name: "loom",
+    work: Work::Cargo {
+        arguments: &[
+            "test",
+            "--locked",
+            "--no-fail-fast",
+            "--profile",
+            "ci",
+            "-p",
+            "loom-tests",
+            "--target-dir",
+            "target/loom",
+        ],
+        environment: &[("RUSTFLAGS", "--cfg loom"), ("LOOM_MAX_PREEMPTIONS", "2")],
+    },
+    budget_minutes: 4,
+};
+
+const PACKAGES: Step =
+    Step { name: "packages", work: Work::Call(debian::provide), budget_minutes: 5 };
+
+const TESTS_UNIT: Step = Step {
+    name: "tests-unit",
+    work: Work::cargo(&[
+        "test",
+        "--locked",
+        "--no-fail-fast",
+        "--workspace",
+        "--exclude",
+        "sim",
+        "--exclude",
+        "loom-tests",
+        "--lib",
+        "--bins",
+    ]),
+    budget_minutes: 6,
+};
+
+/// What to run before each commit.
+pub(crate) fn quick() -> Vec<Step> {
+    vec![FMT, TIDY, CLIPPY, TESTS_UNIT]
+}
+
+/// What must hold before a change is merged.
+pub(crate) fn test() -> Vec<Step> {
+    vec![
+        PACKAGES,
+        FMT,
+        TIDY,
+        CLIPPY,
+        CLIPPY_PRODUCT,
+        DOC,
+        TESTS_HEART,
+        TESTS_SHOP,
+        MODEL,
+        CAMPAIGNS,
+        LOOM,
+    ]
+}
+
+/// The named ones of `steps`, in the order of the plan; all of them where no name is given.
+///
+/// # Errors
+/// [`Failure::Usage`] for a name that no step has.
+pub(crate) fn chosen(steps: Vec<Step>, names: &[String]) -> Result<Vec<Step>, Failure> {
+    let is_step = |name: &&String| steps.iter().any(|step| step.name == name.as_str());
+    if let Some(stranger) = names.iter().find(|name| !is_step(name)) {
+        let known: Vec<_> = steps.iter().map(|step| step.name).collect();
+        return Err(Failure::Usage(format!("no step {stranger}: there are {}", known.join(", "))));
+    }
+    let wanted = |step: &Step| names.is_empty() || names.iter().any(|name| name == step.name);
+    Ok(steps.into_iter().filter(wanted).collect())
+}
+
+/// Prints the steps and their commands.
+pub(crate) fn list(steps: &[Step]) {
+    for step in steps {
+        println!("{:16} {}", step.name, step.work);
+    }
+}
+
+/// Prints the summary; its last line is the total of all tests.
+///
+/// # Errors
+/// [`Failure::Step`] where one failed.
+pub(crate) fn report(outcomes: Vec<Outcome>) -> Result<(), Failure> {
+    print!("{}", summary(&outcomes));
+    match outcomes.into_iter().find(|outcome| outcome.failure.is_some()) {
+        Some(outcome) => Err(Failure::Step { name: outcome.name }),
+        None => Ok(()),
+    }
+}
+
+fn summary(outcomes: &[Outcome]) -> String {
+    let mut table = format!(
+        "\n{:<16} {:>8} {:>8} {:>8} {:>8}\n",
+        "step", "time", "passed", "failed", "ignored"
+    );
+    let mut all = Totals::default();
+    let mut took = Duration::ZERO;
+    for outcome in outcomes {
+        let mut totals = outcome.totals;
+        // A step that failed without a failed test (a lint, a build) counts as one failure:
+        // a red run must not end in "0 failed".
+        if outcome.failure.is_some() && totals.failed == 0 {
+            totals.failed = 1;
+        }
+        table += &row(outcome.name, outcome.took, totals);
+        took += outcome.took;
+        all += totals;
+    }
+    table += &row("total", took, all);
+    format!("{table}\n{} passed, {} failed\n", all.passed, all.failed)
+}
+
+fn row(name: &str, took: Duration, totals: Totals) -> String {
+    let seconds = took.as_secs();
+    let time = format!("{}:{:02}", seconds / 60, seconds % 60);
+    let Totals { passed, failed, ignored } = totals;
+    format!("{name:<16} {time:>8} {passed:>8} {failed:>8} {ignored:>8}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(name: &'static str, totals: Totals, failure: Option<Failure>) -> Outcome {
+        Outcome { name, took: Duration::from_secs(61), totals, failure }
+    }
+
+    #[test]
+    fn the_last_line_is_the_sum_of_all_steps() {
+        let outcomes = [
+            outcome("one", Totals { passed: 3, failed: 0, ignored: 1 }, None),
+            outcome("two", Totals { passed: 4, failed: 0, ignored: 0 }, None),
+        ];
+        let summary = summary(&outcomes);
+        assert_eq!(summary.lines().last(), Some("7 passed, 0 failed"));
+        assert!(summary.contains("1:01"), "{summary}");
+    }
+
+    #[test]
+    fn a_failed_lint_counts_as_a_failure() {
+        let failure = Some(Failure::Untidy { problems: 3 });
+        let outcomes = vec![outcome("tidy", Totals::default(), failure)];
+        assert_eq!(summary(&outcomes).lines().last(), Some("0 passed, 1 failed"));
+        assert!(matches!(report(outcomes), Err(Failure::Step { name: "tidy" })));
+    }
+
+    #[test]
+    fn steps_are_chosen_by_name_and_a_strange_name_is_refused() {
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let steps = chosen(test(), &names(&["loom", "fmt"])).unwrap();
+        assert_eq!(steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["fmt", "loom"]);
+        assert_eq!(chosen(test(), &[]).unwrap().len(), test().len());
+        assert!(matches!(chosen(test(), &names(&["lom"])), Err(Failure::Usage(_))));
+    }
+
+    #[test]
+    fn every_step_has_a_name_of_its_own() {
+        let mut names: Vec<_> = test().iter().map(|step| step.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), test().len());
+    }
+}

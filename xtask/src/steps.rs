@@ -1,0 +1,232 @@
+//! Steps: commands that are run one after another, timed, and ended at the first failure.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::totals::Totals;
+
+/// One thing to do, under a name that a person can ask for.
+pub(crate) struct Step {
+    /// Its name on the command line and in the summary.
+    pub(crate) name: &'static str,
+    /// What it does.
+    pub(crate) work: Work,
+    /// Minutes it should take at most on two cores. At four times that it fails, so that a
+    /// slow-down cannot quietly eat the time that campaigns are given.
+    pub(crate) budget_minutes: u64,
+}
+
+/// What a step does.
+#[derive(Clone, Copy)]
+pub(crate) enum Work {
+    /// Runs cargo with these arguments, under these variables.
+    Cargo {
+        arguments: &'static [&'static str],
+        environment: &'static [(&'static str, &'static str)],
+    },
+    /// Calls a function of this program.
+    Call(fn() -> Result<(), Failure>),
+}
+
+impl Work {
+    /// Cargo with these arguments and nothing else.
+    pub(crate) const fn cargo(arguments: &'static [&'static str]) -> Self {
+        Self::Cargo { arguments, environment: &[] }
+    }
+}
+
+/// The command line a person would type.
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cargo { arguments, environment } => {
+                for (name, value) in *environment {
+                    write!(f, "{name}='{value}' ")?;
+                }
+                write!(f, "cargo {}", arguments.join(" "))
+            }
+            Self::Call(_) => f.write_str("(in this program)"),
+        }
+    }
+}
+
+/// How one step went.
+pub(crate) struct Outcome {
+    pub(crate) name: &'static str,
+    pub(crate) took: Duration,
+    pub(crate) totals: Totals,
+    pub(crate) failure: Option<Failure>,
+}
+
+/// Runs the steps in order and stops after the first that fails.
+pub(crate) fn run_all(steps: &[Step]) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    for (index, step) in steps.iter().enumerate() {
+        println!("\n==> [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.work);
+        let outcome = run_one(step);
+        let failed = outcome.failure.is_some();
+        if let Some(failure) = &outcome.failure {
+            println!("==> {}: FAILED: {failure}", step.name);
+        }
+        outcomes.push(outcome);
+        if failed {
+            break;
+        }
+    }
+    outcomes
+}
+
+fn run_one(step: &Step) -> Outcome {
+    let started = Instant::now();
+    let mut totals = Totals::default();
+    let result = match step.work {
+        Work::Call(function) => function(),
+        Work::Cargo { arguments, environment } => {
+            let mut command = cargo();
+            command.args(arguments).envs(environment.iter().copied());
+            follow(&mut command, &mut std::io::stdout(), &mut totals)
+        }
+    };
+    let took = started.elapsed();
+    Outcome { name: step.name, took, totals, failure: judge(result, totals, took, step).err() }
+}
+
+/// A step has succeeded when its command did, no test failed, and it kept its limit.
+fn judge(
+    result: Result<(), Failure>,
+    totals: Totals,
+    took: Duration,
+    step: &Step,
+) -> Result<(), Failure> {
+    if totals.failed > 0 {
+        return Err(Failure::Tests { failed: totals.failed });
+    }
+    result?;
+    let limit_minutes = 4 * step.budget_minutes;
+    if took > Duration::from_secs(60 * limit_minutes) {
+        return Err(Failure::TooSlow { limit_minutes });
+    }
+    Ok(())
+}
+
+/// Runs `command`, passes its output on to `terminal` line by line, and sums the result lines.
+fn follow(
+    command: &mut Command,
+    terminal: &mut impl Write,
+    totals: &mut Totals,
+) -> Result<(), Failure> {
+    let failed_to_read = |source| Failure::Io { what: "read a command's output", source };
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|source| Failure::Spawn {
+        program: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })?;
+    if let Some(output) = child.stdout.take() {
+        let mut lines = BufReader::new(output);
+        let mut line = Vec::new();
+        // By bytes: what a test prints need not be UTF-8, and must not end the run.
+        while lines.read_until(b'\n', &mut line).map_err(failed_to_read)? > 0 {
+            terminal.write_all(&line).map_err(failed_to_read)?;
+            if let Some(counts) = Totals::parse(&String::from_utf8_lossy(&line)) {
+                *totals += counts;
+            }
+            line.clear();
+        }
+    }
+    let status = child.wait().map_err(failed_to_read)?;
+    if status.success() { Ok(()) } else { Err(exit(command)) }
+}
+
+/// Runs cargo with `arguments` and then `rest`, on this terminal.
+///
+/// # Errors
+/// [`Failure::Exit`] where it failed.
+pub(crate) fn pass_through(arguments: &[&str], rest: &[String]) -> Result<(), Failure> {
+    succeed(cargo().args(arguments).args(rest))
+}
+
+/// Runs `command` on this terminal.
+///
+/// # Errors
+/// [`Failure::Spawn`] where it could not be started, [`Failure::Exit`] where it failed.
+pub(crate) fn succeed(command: &mut Command) -> Result<(), Failure> {
+    let status = command.status().map_err(|source| Failure::Spawn {
+        program: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })?;
+    if status.success() { Ok(()) } else { Err(exit(command)) }
+}
+
+fn exit(command: &Command) -> Failure {
+    let mut words = vec![command.get_program().to_string_lossy()];
+    words.extend(command.get_args().map(|argument| argument.to_string_lossy()));
+    Failure::Exit { command: words.join(" ") }
+}
+
+/// The cargo that runs this program, so that every step uses one toolchain.
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn step(work: Work) -> Step {
+        Step { name: "probe", work, budget_minutes: 1 }
+    }
+
+    fn fails() -> Result<(), Failure> {
+        Err(Failure::Untidy { problems: 1 })
+    }
+
+    #[test]
+    fn the_first_failure_ends_the_run() {
+        let steps = [
+            step(Work::Call(|| Ok(()))),
+            step(Work::Call(fails)),
+            step(Work::Call(|| unreachable!("a step after a failed one"))),
+        ];
+        let outcomes = run_all(&steps);
+        let failed: Vec<bool> = outcomes.iter().map(|outcome| outcome.failure.is_some()).collect();
+        assert_eq!(failed, [false, true]);
+    }
+
+    #[test]
+    fn result_lines_in_a_commands_output_are_summed() {
+        let mut totals = Totals::default();
+        let line = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured\\n";
+        let mut command = Command::new("printf");
+        command.arg(format!("{line}noise \\377\\n{line}"));
+        let mut terminal = Vec::new();
+        follow(&mut command, &mut terminal, &mut totals).unwrap();
+        assert_eq!(totals, Totals { passed: 4, failed: 0, ignored: 2 });
+        assert!(terminal.ends_with(b"measured\n"), "the output is passed on");
+    }
+
+    #[test]
+    fn a_failed_test_fails_the_step_even_where_the_command_succeeds() {
+        let totals = Totals { passed: 1, failed: 1, ignored: 0 };
+        let verdict = judge(Ok(()), totals, Duration::ZERO, &step(Work::Call(|| Ok(()))));
+        assert!(matches!(verdict, Err(Failure::Tests { failed: 1 })));
+    }
+
+    #[test]
+    fn a_step_over_four_times_its_budget_fails() {
+        let step = step(Work::Call(|| Ok(())));
+        let verdict =
+            |seconds| judge(Ok(()), Totals::default(), Duration::from_secs(seconds), &step);
+        assert!(verdict(4 * 60).is_ok());
+        assert!(matches!(verdict(4 * 60 + 1), Err(Failure::TooSlow { limit_minutes: 4 })));
+    }
+
+    #[test]
+    fn a_command_that_fails_or_is_not_there_is_named() {
+        let failed = succeed(Command::new("false").arg("now")).unwrap_err().to_string();
+        assert!(failed.contains("`false now`"), "{failed}");
+        let absent = succeed(&mut Command::new("no-such-program-here")).unwrap_err().to_string();
+        assert!(absent.contains("no-such-program-here"), "{absent}");
+    }
+}
