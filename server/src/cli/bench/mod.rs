@@ -1,0 +1,166 @@
+//! `sluice bench`: many shoppers rush one activity, and the sale is checked afterwards.
+//!
+//! [`options`] says what is wanted, [`plan`] which request comes when, [`tokens`] and [`wire`]
+//! prepare the bytes, [`load`] sends them over [`client`] connections at the [`pace`] asked for,
+//! [`tally`] counts what comes back. Then the accepted purchases are followed until they are
+//! orders, [`verify`] compares them with the server's own figures, and [`report`] prints both.
+//!
+//! The generator is built to be cheap, because it usually shares its machine with the server it
+//! measures: no allocation per request, no hop between threads, tokens signed up front.
+
+mod client;
+mod load;
+mod options;
+mod pace;
+mod plan;
+mod progress;
+mod report;
+mod sale;
+mod tally;
+mod tokens;
+mod verify;
+mod wire;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use client::{Client, ExchangeError};
+use load::Load;
+use options::HttpArgs;
+use progress::Display;
+use report::Report;
+use sale::{Activity, Admin};
+use tokens::TokenTable;
+use wire::PurchaseTemplate;
+
+use super::token::{Signer, TokenError};
+use crate::identity::Role;
+
+/// The sale was not exact.
+const EXIT_WRONG_SALE: u8 = 1;
+
+/// How long the tokens live beyond the run: they must outlast the wait for the orders.
+const TOKEN_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// Arguments of `sluice bench`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    front: Front,
+}
+
+/// The front that is loaded.
+#[derive(Debug, clap::Subcommand)]
+enum Front {
+    /// Load the HTTP purchase endpoint
+    Http(Box<HttpArgs>),
+}
+
+/// Why there is no result. Each message is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+enum BenchError {
+    #[error("{url} is no address of a server: give --url http://HOST:PORT")]
+    Url { url: String },
+    #[error("{authority} has no address: {source}")]
+    Host { authority: String, source: io::Error },
+    #[error("--repeat-share and --second-try-share must each be 0..1 and leave room for first tries")]
+    Shares,
+    #[error("--rate must be above 0")]
+    Rate,
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error("{authority} does not answer: {source}; is the server running?")]
+    Unreachable { authority: String, source: ExchangeError },
+    #[error("{method} {path} was refused with {status} {code}: {detail}")]
+    Refused { method: &'static str, path: String, status: u16, code: String, detail: String },
+    #[error("{path} answered something else than Sluice would: {source}")]
+    Unexpected { path: String, source: serde_json::Error },
+    #[error("the generator could not run: {0}; fewer --connections or --threads may help")]
+    Resources(#[from] io::Error),
+}
+
+/// Runs `sluice bench`.
+pub(crate) fn run(args: Args) -> ExitCode {
+    let Front::Http(args) = args.front;
+    match run_http(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::from(EXIT_WRONG_SALE),
+        Err(error) => {
+            eprintln!("sluice bench: {error}");
+            ExitCode::from(super::EXIT_USAGE)
+        }
+    }
+}
+
+/// Loads, checks and reports; whether the sale was exact.
+fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
+    let (plan, requests) = args.plan()?;
+    let (authority, address) = args.server()?;
+    let signer = Signer::open(args.config.as_deref(), args.data_dir.as_deref())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let admin_token = signer.sign(args.first_user, Role::Admin, TOKEN_TTL)?;
+    let mut admin = Admin::new(Client::new(address, args.timeout), &authority, admin_token);
+    let before = runtime.block_on(prepare(&mut admin, args))?;
+
+    let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
+    let load = Arc::new(Load {
+        plan,
+        requests,
+        duration_max: args.duration,
+        rate: args.rate,
+        connections,
+        threads: usize::try_from(args.threads).unwrap_or(usize::MAX).min(connections),
+        address,
+        time_out: args.timeout,
+        template: PurchaseTemplate::new(&authority, before.id, run_number()),
+        tokens: TokenTable::sign(args.shoppers, |shopper| {
+            signer.sign(args.first_user + u64::from(shopper), Role::User, TOKEN_TTL)
+        })?,
+    });
+
+    let mut display = Display::new(requests, args.quiet);
+    let (mut tally, elapsed) = load::run(&load, |progress| display.show(progress))?;
+    let last_answer = Instant::now();
+    let deadline = last_answer + args.drain_timeout;
+    let checking = async {
+        let unknown = std::mem::take(&mut tally.unsettled);
+        let (settled, unsettled) = verify::settle(&load, &unknown, deadline).await;
+        tally.acceptances.extend(settled);
+        let watch = |missing| display.show_drain(missing);
+        let purchases =
+            verify::follow(&load, &tally.acceptances, &authority, deadline, watch).await;
+        let drain = last_answer.elapsed();
+        let after = admin.activity(before.id).await?;
+        let acceptances = &tally.acceptances;
+        let evidence =
+            verify::Evidence { before, after, acceptances, unsettled, purchases: &purchases };
+        Ok::<_, BenchError>((verify::judge(&evidence), drain))
+    };
+    let (checks, drain) = runtime.block_on(checking)?;
+    display.finish();
+
+    let run = args.describe(before.id, requests);
+    let report = Report { run, tally: &tally, elapsed, drain, checks: &checks };
+    let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
+    // A reader that went away has seen what it wanted; the exit code still tells.
+    let _ = io::stdout().write_all(text.as_bytes());
+    Ok(report.is_exact())
+}
+
+/// The activity to rush: the one named, or a new one.
+async fn prepare(admin: &mut Admin, args: &HttpArgs) -> Result<Activity, BenchError> {
+    match args.activity {
+        Some(id) => admin.activity(id).await,
+        None => admin.open_sale(args.sku, args.stock.into(), args.limit).await,
+    }
+}
+
+/// A number that sets this run's request ids apart from those of every run before. It does not
+/// come from the seed: a second run with the same seed would replay the first.
+fn run_number() -> u32 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let mixed = plan::mix(plan::mix(since_1970.as_secs()) ^ u64::from(since_1970.subsec_nanos()));
+    (mixed >> 32) as u32 ^ std::process::id()
+}

@@ -1,0 +1,121 @@
+//! The run's outcome, as a table for people and as JSON for programs.
+
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::tally::{Latencies, Tally};
+use super::verify::Check;
+
+/// The quantiles that are shown, with their names.
+const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// Everything a report shows.
+pub(super) struct Report<'a> {
+    /// The command's own words for the run: activity, shoppers, connections, loop.
+    pub(super) run: String,
+    /// What came back.
+    pub(super) tally: &'a Tally,
+    /// First request to last answer.
+    pub(super) elapsed: Duration,
+    /// Last answer to last order.
+    pub(super) drain: Duration,
+    /// The verdicts; empty where the run was not checked.
+    pub(super) checks: &'a [Check],
+}
+
+impl Report<'_> {
+    /// Whether the sale was exact.
+    pub(super) fn is_exact(&self) -> bool {
+        self.checks.iter().all(|check| check.holds)
+    }
+
+    /// The report as one JSON object; latencies in microseconds.
+    pub(super) fn to_json(&self) -> Value {
+        let kinds: serde_json::Map<_, _> = self
+            .kinds()
+            .into_iter()
+            .map(|(name, latencies)| (name.to_owned(), self.latencies_json(latencies)))
+            .collect();
+        json!({
+            "run": self.run,
+            "elapsed_s": self.elapsed.as_secs_f64(),
+            "drain_s": self.drain.as_secs_f64(),
+            "answers": kinds,
+            "refused_by_code": self.tally.codes,
+            "errors": self.tally.errors,
+            "checks": self.checks,
+            "exact": self.is_exact(),
+        })
+    }
+
+    fn kinds(&self) -> [(&'static str, &Latencies); 4] {
+        let tally = self.tally;
+        [
+            ("accepted", &tally.accepted),
+            ("replayed", &tally.replayed),
+            ("refused", &tally.refused),
+            ("all", &tally.all),
+        ]
+    }
+
+    fn latencies_json(&self, latencies: &Latencies) -> Value {
+        let mut value = json!({
+            "count": latencies.count(),
+            "per_second": self.per_second(latencies.count()),
+            "max_us": latencies.max_us(),
+        });
+        for (name, quantile) in QUANTILES {
+            value[format!("{name}_us")] = latencies.quantile_us(quantile).into();
+        }
+        value
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a rate is shown with four digits")]
+    fn per_second(&self, count: u64) -> f64 {
+        let seconds = self.elapsed.as_secs_f64();
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.run)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        writeln!(f, "{cores} cores, shared by client and server where both run here")?;
+        write!(f, "\n{:<24}{:>10}{:>12}", "answers", "count", "per second")?;
+        for (name, _) in QUANTILES {
+            write!(f, "{:>11}", format!("{name} ms"))?;
+        }
+        writeln!(f, "{:>11}", "max ms")?;
+        for (name, latencies) in self.kinds() {
+            write!(f, "{name:<24}{:>10}", latencies.count())?;
+            write!(f, "{:>12.0}", self.per_second(latencies.count()))?;
+            for (_, quantile) in QUANTILES {
+                write!(f, "{:>11}", milliseconds(latencies.quantile_us(quantile)))?;
+            }
+            writeln!(f, "{:>11}", milliseconds(latencies.max_us()))?;
+        }
+        for (code, count) in &self.tally.codes {
+            writeln!(f, "  refused {code:<14}{count:>10}")?;
+        }
+        for (error, count) in &self.tally.errors {
+            writeln!(f, "  error {error:<16}{count:>10}")?;
+        }
+        let (elapsed, drain) = (self.elapsed.as_secs_f64(), self.drain.as_secs_f64());
+        writeln!(f, "\nload {elapsed:.2} s, last order {drain:.2} s after the last answer")?;
+        for check in self.checks {
+            let verdict = if check.holds { "ok" } else { "WRONG" };
+            writeln!(f, "{verdict:<6} {} ({})", check.claim, check.figures)?;
+        }
+        Ok(())
+    }
+}
+
+/// Microseconds as milliseconds with three digits behind the point.
+fn milliseconds(us: u64) -> String {
+    let mut text = String::new();
+    let _ = write!(text, "{}.{:03}", us / 1000, us % 1000);
+    text
+}

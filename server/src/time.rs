@@ -1,0 +1,106 @@
+//! Instants: Unix milliseconds inside, RFC 3339 UTC with milliseconds outside.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use engine::core::limits::TIME_MS_MAX;
+use jiff::Timestamp;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// An instant, in Unix milliseconds, `0..=TIME_MS_MAX`; in JSON `"2026-11-29T12:00:00.000Z"`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Instant(pub(crate) u64);
+
+impl Instant {
+    /// The instant that `text` names, rounded down to a millisecond, or `None` where it is no
+    /// RFC 3339 date and time with an offset, or outside 1970..=9999.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        // Jiff also reads what RFC 3339 does not allow: annotations in brackets, a blank between
+        // date and time, signed years, basic format.
+        let bytes = text.as_bytes();
+        let plain = bytes.get(4) == Some(&b'-')
+            && matches!(bytes.get(10), Some(b'T' | b't'))
+            && bytes.get(13) == Some(&b':')
+            && bytes.get(16) == Some(&b':')
+            && !bytes.contains(&b'[')
+            && !bytes.contains(&b',');
+        let ms = text.parse::<Timestamp>().ok().filter(|_| plain)?.as_millisecond();
+        u64::try_from(ms).ok().filter(|ms| *ms <= TIME_MS_MAX).map(Self)
+    }
+}
+
+impl std::fmt::Display for Instant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ms = i64::try_from(self.0.min(TIME_MS_MAX)).unwrap_or(0);
+        write!(f, "{:.3}", Timestamp::from_millisecond(ms).unwrap_or_default())
+    }
+}
+
+impl Serialize for Instant {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Instant {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse(&text).ok_or_else(|| {
+            serde::de::Error::custom("a time must be RFC 3339, as in 2026-11-29T12:00:00.000Z")
+        })
+    }
+}
+
+/// The wall clock in Unix seconds, for tokens alone: whatever concerns a sale is decided by the
+/// engine's clock.
+pub(crate) fn wall_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instants_are_written_with_milliseconds_in_utc() {
+        for (ms, text) in [
+            (0, "1970-01-01T00:00:00.000Z"),
+            (1, "1970-01-01T00:00:00.001Z"),
+            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (4_107_542_399_000, "2100-02-28T23:59:59.000Z"),
+            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
+            (TIME_MS_MAX, "9999-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(Instant(ms).to_string(), text);
+            assert_eq!(Instant::parse(text), Some(Instant(ms)), "{text}");
+        }
+        assert_eq!(Instant(u64::MAX).to_string(), "9999-12-31T23:59:59.999Z");
+    }
+
+    #[test]
+    fn an_offset_is_honoured_and_a_finer_fraction_rounded_down() {
+        let noon = Instant::parse("2026-11-29T12:00:00Z").unwrap();
+        assert_eq!(Instant::parse("2026-11-29T20:00:00+08:00"), Some(noon));
+        assert_eq!(Instant::parse("2026-11-29T12:00:00.0009999Z"), Some(noon));
+    }
+
+    #[test]
+    fn what_is_no_instant_is_none() {
+        for text in [
+            "",
+            "2026-11-29",
+            "2026-11-29T12:00:00",
+            "2026-11-29 12:00:00Z",
+            "2026-13-29T12:00:00Z",
+            "2025-02-29T12:00:00Z",
+            "2026-11-29T24:00:01Z",
+            "1969-12-31T23:59:59Z",
+            "+010000-01-01T00:00:00Z",
+            "2026-11-29T12:00:00+00:00[UTC]",
+            "20261129T120000Z",
+            "1764417600",
+        ] {
+            assert_eq!(Instant::parse(text), None, "{text}");
+        }
+    }
+}
