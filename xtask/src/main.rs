@@ -5,6 +5,7 @@
 //! | `quick` | before each commit: formatting, lints, tidy, unit tests, a small campaign |
 //! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps |
 //! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
+//! | `docs` | renders into docs/ what opens the source files they describe |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
 //!
@@ -24,8 +25,8 @@ use std::process::ExitCode;
 
 use failure::Failure;
 
-const USAGE: &str = "usage: cargo xtask quick | test [--list | STEP...] | tidy | sim ARGS... | \
-                     bench [ARGS...]";
+const USAGE: &str = "usage: cargo xtask quick | test [--list | STEP...] | tidy | docs | \
+                     sim ARGS... | bench [ARGS...]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +53,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         ("test", names) => plan::report(steps::run_all(&plan::chosen(plan::test(), names)?)),
         ("tidy", []) => tidy::run(),
+        ("docs", []) => tidy::render_docs(),
         ("sim", rest) => steps::pass_through(plan::SIM, rest),
         ("bench", rest) => steps::pass_through(plan::BENCH, rest),
         _ => Err(Failure::Usage(USAGE.to_owned())),

@@ -8,6 +8,7 @@
 //! | [`words`] | no leftovers, no machine's paths, no registry's hosts, ASCII code |
 //! | [`links`] | links in Markdown lead somewhere; a guarantee's link leads to a test |
 //! | [`invariants`] | docs/invariants.md and the code name the same invariants |
+//! | [`rendered`] | pages that repeat a source file's opening repeat what it says now |
 //!
 //! Each check is a function from a [`Tree`] in memory to the [`Problem`]s in it, so that its own
 //! tests can plant what it must find: a check that cannot fail is worth nothing.
@@ -18,6 +19,7 @@ mod links;
 mod mask;
 mod names;
 mod paths;
+mod rendered;
 mod rust;
 mod size;
 mod tree;
@@ -75,6 +77,23 @@ pub(crate) fn run() -> Result<(), Failure> {
     }
 }
 
+/// Writes the parts of the documentation that are rendered from source files.
+///
+/// # Errors
+/// [`Failure::Io`] where the tree cannot be read or a page not be written.
+pub(crate) fn render_docs() -> Result<(), Failure> {
+    let tree = Tree::read()?;
+    for page in rendered::pages(&tree) {
+        let text = rendered::render(page, &tree);
+        if text != page.text {
+            println!("rendered {}", page.path);
+            std::fs::write(&page.path, text)
+                .map_err(|source| Failure::Io { what: "write a page", source })?;
+        }
+    }
+    Ok(())
+}
+
 fn check(tree: &Tree) -> Vec<Problem> {
     let mut problems = dependencies::check(tree);
     problems.extend(names::check(tree));
@@ -82,5 +101,6 @@ fn check(tree: &Tree) -> Vec<Problem> {
     problems.extend(words::check(tree));
     problems.extend(links::check(tree));
     problems.extend(invariants::check(tree));
+    problems.extend(rendered::check(tree));
     problems
 }
