@@ -78,10 +78,7 @@ impl Signer {
     ///
     /// # Errors
     /// Where there is none, or the configuration can't be read.
-    pub(super) fn open(
-        config: Option<&Path>,
-        data_dir: Option<&Path>,
-    ) -> Result<Self, TokenError> {
+    pub(super) fn open(config: Option<&Path>, data_dir: Option<&Path>) -> Result<Self, TokenError> {
         Ok(Self(Tokens::new(&secret_for_tokens(config, data_dir)?)?))
     }
 

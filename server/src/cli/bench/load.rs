@@ -78,7 +78,10 @@ pub(super) struct Progress {
 ///
 /// # Errors
 /// Where a runtime can't be made: threads or file descriptors are exhausted.
-pub(super) fn run(load: &Arc<Load>, mut watch: impl FnMut(Progress)) -> io::Result<(Tally, Duration)> {
+pub(super) fn run(
+    load: &Arc<Load>,
+    mut watch: impl FnMut(Progress),
+) -> io::Result<(Tally, Duration)> {
     let counters = Arc::new(Counters::default());
     let ready = Arc::new(Barrier::new(load.threads));
     let start = Arc::new(OnceLock::new());
@@ -140,7 +143,8 @@ fn work(
     let tally = Rc::new(RefCell::new(Tally::new()));
     let shoppers = LocalSet::new();
     for client in clients {
-        let shopper = shop(Arc::clone(load), Arc::clone(counters), client, start, Rc::clone(&tally));
+        let shopper =
+            shop(Arc::clone(load), Arc::clone(counters), client, start, Rc::clone(&tally));
         shoppers.spawn_local(async move {
             if let Err(error) = shopper.await {
                 eprintln!("sluice bench: a connection gave up: {error}");

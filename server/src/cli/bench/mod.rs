@@ -65,7 +65,9 @@ enum BenchError {
     Url { url: String },
     #[error("{authority} has no address: {source}")]
     Host { authority: String, source: io::Error },
-    #[error("--repeat-share and --second-try-share must each be 0..1 and leave room for first tries")]
+    #[error(
+        "--repeat-share and --second-try-share must each be 0..1 and leave room for first tries"
+    )]
     Shares,
     #[error("--rate must be above 0")]
     Rate,

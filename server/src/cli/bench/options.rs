@@ -113,7 +113,8 @@ impl HttpArgs {
         let authority = authority(&self.url)
             .ok_or_else(|| BenchError::Url { url: self.url.clone() })?
             .to_owned();
-        let with_port = if has_port(&authority) { authority.clone() } else { authority.clone() + ":80" };
+        let with_port =
+            if has_port(&authority) { authority.clone() } else { authority.clone() + ":80" };
         let addresses = with_port
             .to_socket_addrs()
             .map_err(|source| BenchError::Host { authority: authority.clone(), source })?;

@@ -25,7 +25,13 @@ impl Alarm {
     pub(super) fn new() -> io::Result<Self> {
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
         let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        Ok(Self(AsyncFd::with_interest(timer, Interest::READABLE)?))
+        #[expect(
+            deprecated,
+            reason = "the flaw is with types that do not own their descriptor; \
+            this one does, and the replacement is an unsafe function"
+        )]
+        let timer = AsyncFd::with_interest(timer, Interest::READABLE)?;
+        Ok(Self(timer))
     }
 
     /// Returns once `instant` has come.

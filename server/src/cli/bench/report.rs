@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use super::tally::{Latencies, Tally};
 use super::verify::Check;
 
-/// The quantiles that are shown, with their names.
-const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
+/// The quantiles that are shown: title of the column, key in JSON, value.
+const QUANTILES: [(&str, &str, f64); 3] =
+    [("p50 ms", "p50_us", 0.5), ("p99 ms", "p99_us", 0.99), ("p99.9 ms", "p99_9_us", 0.999)];
 
 /// Everything a report shows.
 pub(super) struct Report<'a> {
@@ -66,8 +67,8 @@ impl Report<'_> {
             "per_second": self.per_second(latencies.count()),
             "max_us": latencies.max_us(),
         });
-        for (name, quantile) in QUANTILES {
-            value[format!("{name}_us")] = latencies.quantile_us(quantile).into();
+        for (_, key, quantile) in QUANTILES {
+            value[key] = latencies.quantile_us(quantile).into();
         }
         value
     }
@@ -85,14 +86,14 @@ impl fmt::Display for Report<'_> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         writeln!(f, "{cores} cores, shared by client and server where both run here")?;
         write!(f, "\n{:<24}{:>10}{:>12}", "answers", "count", "per second")?;
-        for (name, _) in QUANTILES {
-            write!(f, "{:>11}", format!("{name} ms"))?;
+        for (title, _, _) in QUANTILES {
+            write!(f, "{title:>11}")?;
         }
         writeln!(f, "{:>11}", "max ms")?;
         for (name, latencies) in self.kinds() {
             write!(f, "{name:<24}{:>10}", latencies.count())?;
             write!(f, "{:>12.0}", self.per_second(latencies.count()))?;
-            for (_, quantile) in QUANTILES {
+            for (_, _, quantile) in QUANTILES {
                 write!(f, "{:>11}", milliseconds(latencies.quantile_us(quantile)))?;
             }
             writeln!(f, "{:>11}", milliseconds(latencies.max_us()))?;

@@ -13,6 +13,9 @@ use super::wire::{AcceptedBody, ProblemBody};
 /// a server that makes them up, and are counted together.
 const CODES_MAX: usize = 64;
 
+/// The longest latency told apart from longer ones; above any time-out that makes sense.
+const LATENCY_MAX: Duration = Duration::from_secs(600);
+
 /// Three digits: a p99.9 of 12.3 ms is told from 12.4 ms.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
@@ -33,13 +36,16 @@ pub(super) struct Latencies(Histogram<u64>);
 
 impl Latencies {
     fn new() -> Self {
-        #[expect(clippy::expect_used, reason = "a constant between 0 and 5")]
-        Self(Histogram::new(SIGNIFICANT_DIGITS).expect("valid number of digits"))
+        let latency_us_max = microseconds(LATENCY_MAX);
+        // Bounds from the start, not resized on the way: that would stall all connections.
+        match Histogram::new_with_max(latency_us_max, SIGNIFICANT_DIGITS) {
+            Ok(histogram) => Self(histogram),
+            Err(error) => unreachable!("constant bounds: {error}"),
+        }
     }
 
     fn record(&mut self, latency: Duration) {
-        let latency_us = u64::try_from(latency.as_micros()).unwrap_or(u64::MAX);
-        self.0.saturating_record(latency_us);
+        self.0.saturating_record(microseconds(latency));
     }
 
     /// Number of answers.
@@ -56,6 +62,10 @@ impl Latencies {
     pub(super) fn max_us(&self) -> u64 {
         self.0.max()
     }
+}
+
+fn microseconds(latency: Duration) -> u64 {
+    u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// One worker's results; added up at the end.
@@ -218,6 +228,16 @@ mod tests {
             tally.record(REQUEST, LATENCY, Err(error));
             assert_eq!(!tally.unsettled.is_empty(), is_unknown, "{error}");
         }
+    }
+
+    #[test]
+    fn a_long_latency_is_told_within_a_thousandth_and_one_beyond_all_bounds_is_kept() {
+        let mut latencies = Latencies::new();
+        latencies.record(Duration::from_secs(5));
+        assert!((5_000_000..5_005_000).contains(&latencies.max_us()));
+        latencies.record(Duration::MAX);
+        assert!(latencies.max_us() >= microseconds(LATENCY_MAX));
+        assert_eq!(latencies.count(), 2);
     }
 
     #[test]

@@ -162,7 +162,12 @@ fn queried(evidence: &Evidence<'_>, reservations: &BTreeMap<u64, Request>) -> Ch
     check(
         "each accepted purchase answers its owner's query",
         wrong.is_empty(),
-        format!("{} of {}{}", reservations.len() - wrong.len(), reservations.len(), examples(&wrong)),
+        format!(
+            "{} of {}{}",
+            reservations.len() - wrong.len(),
+            reservations.len(),
+            examples(&wrong)
+        ),
     )
 }
 
@@ -325,7 +330,8 @@ mod tests {
         let burnt = Activity { available: 7, locked: 3, ..BEFORE };
         let leaked = Activity { available: 8, locked: 1, ..BEFORE };
         let orders = orders();
-        let table: [(&str, Activity, &[Acceptance], &BTreeMap<u64, Purchase>); 7] = [
+        type Case<'a> = (&'a str, Activity, &'a [Acceptance], &'a BTreeMap<u64, Purchase>);
+        let table: [Case<'_>; 7] = [
             ("units taken", burnt, &exact, &orders),
             ("after the run", leaked, &exact, &orders),
             ("no shopper holds", AFTER, &one_shopper_twice, &orders),
@@ -335,8 +341,7 @@ mod tests {
             ("owner's query", AFTER, &exact, &lost),
         ];
         for (claim, after, acceptances, purchases) in table {
-            let evidence =
-                Evidence { before: BEFORE, after, acceptances, unsettled: 0, purchases };
+            let evidence = Evidence { before: BEFORE, after, acceptances, unsettled: 0, purchases };
             let failed = failed(&evidence);
             assert!(failed.iter().any(|failed| failed.contains(claim)), "{claim}: {failed:?}");
         }
@@ -349,8 +354,13 @@ mod tests {
         for (acceptances, unsettled, is_possible) in
             [(&both[..], 1, true), (&both[..1], 1, true), (&both[..1], 0, false)]
         {
-            let evidence =
-                Evidence { before: BEFORE, after: AFTER, acceptances, unsettled, purchases: &purchases };
+            let evidence = Evidence {
+                before: BEFORE,
+                after: AFTER,
+                acceptances,
+                unsettled,
+                purchases: &purchases,
+            };
             let claims = failed(&evidence);
             assert_eq!(!claims.contains(&"units taken = purchases accepted"), is_possible);
         }

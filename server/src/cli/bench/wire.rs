@@ -173,14 +173,14 @@ mod tests {
 
     #[test]
     fn a_head_is_read_whole_or_not_at_all() {
-        let answer = b"HTTP/1.1 202 Accepted\r\ncontent-length: 12\r\nIdempotency-Replayed: true\r\n\
+        let answer =
+            b"HTTP/1.1 202 Accepted\r\ncontent-length: 12\r\nIdempotency-Replayed: true\r\n\
             connection: close\r\n\r\n{\"a\":\"body\"}";
         let head_bytes = answer.len() - 12;
         for cut in 0..head_bytes {
             assert_eq!(parse_head(&answer[..cut]), Ok(None), "cut at {cut}");
         }
-        let head =
-            Head { status: 202, head_bytes, body_bytes: 12, is_replay: true, is_last: true };
+        let head = Head { status: 202, head_bytes, body_bytes: 12, is_replay: true, is_last: true };
         assert_eq!(parse_head(answer), Ok(Some(head)));
     }
 

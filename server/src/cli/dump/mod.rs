@@ -8,8 +8,8 @@ mod line;
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use engine::{Entry, OpenError};
@@ -106,7 +106,7 @@ fn write_line(
     entry: &Entry,
     activity: Option<u64>,
 ) -> io::Result<()> {
-    let record = line::record(entry);
+    let record = line::line(entry);
     if activity.is_some_and(|id| record["activity"] != id) {
         return Ok(());
     }
