@@ -31,7 +31,44 @@ pub struct Figures {
     pub sold: u32,
 }
 
+/// Where a unit can be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pool {
+    /// Free to buy.
+    Available,
+    /// Reserved, not yet paid.
+    Locked,
+    /// Paid.
+    Sold,
+}
+
 impl Figures {
+    /// The figures once `quantity` units went from one pool to another, or `None` where there are
+    /// not as many.
+    pub const fn moved(mut self, from: Pool, to: Pool, quantity: u32) -> Option<Self> {
+        let Some(less) = self.pool(from).checked_sub(quantity) else { return None };
+        *self.pool_mut(from) = less;
+        let Some(more) = self.pool(to).checked_add(quantity) else { return None };
+        *self.pool_mut(to) = more;
+        Some(self)
+    }
+
+    const fn pool(&self, pool: Pool) -> u32 {
+        match pool {
+            Pool::Available => self.available,
+            Pool::Locked => self.locked,
+            Pool::Sold => self.sold,
+        }
+    }
+
+    const fn pool_mut(&mut self, pool: Pool) -> &mut u32 {
+        match pool {
+            Pool::Available => &mut self.available,
+            Pool::Locked => &mut self.locked,
+            Pool::Sold => &mut self.sold,
+        }
+    }
+
     /// All units.
     pub const fn total(self) -> u64 {
         self.available as u64 + self.locked as u64 + self.sold as u64

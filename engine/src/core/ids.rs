@@ -12,6 +12,7 @@
 //! while ids do not.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 use super::limits::{ID_MAX, ORDER_PREFIX_MAX, ORDINAL_BITS};
 
@@ -80,29 +81,37 @@ impl Ordinal {
 
 /// A reservation's place in its activity, in order of acceptance; from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Position(u32);
+pub struct Position(NonZeroU32);
 
 impl Position {
     /// The position for `value`, or `None` for 0.
     pub const fn new(value: u32) -> Option<Self> {
-        if value == 0 { None } else { Some(Self(value)) }
+        match NonZeroU32::new(value) {
+            Some(value) => Some(Self(value)),
+            None => None,
+        }
+    }
+
+    /// The position that an array of `count` reservations gives next, or `None` where it is full.
+    pub fn after(count: usize) -> Option<Self> {
+        u32::try_from(count).ok()?.checked_add(1).and_then(Self::new)
     }
 
     /// The position as a number, from 1.
     pub const fn get(self) -> u32 {
-        self.0
+        self.0.get()
     }
 
     /// The index of this position in a dense array.
     pub const fn index(self) -> usize {
-        self.0 as usize - 1
+        self.0.get() as usize - 1
     }
 }
 
 impl ReservationId {
     /// The id of the reservation at `position` of the activity with `ordinal`.
     pub const fn compose(ordinal: Ordinal, position: Position) -> Self {
-        Self((ordinal.0 as u64) << 32 | position.0 as u64)
+        Self((ordinal.0 as u64) << 32 | position.get() as u64)
     }
 
     /// The activity ordinal in this id.

@@ -1,0 +1,294 @@
+//! The state of one activity.
+//!
+//! The hot path touches four places: this struct, one bucket of the user table, the user's last
+//! reservation where there is one, and the end of the dense array. Everything that few
+//! reservations have (payment numbers, refunds, dead letters, adopted ids) lies aside.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::command::{ActivityFigures, Reservation};
+use super::event::{Definition, Figures, Status};
+use super::ids::{ActivityId, Ordinal, Position, ReservationId};
+use super::limits::EXPIRY_GRACE_MS_MAX;
+use super::publication::Publication;
+use super::reservation::Slot;
+use super::side::{Adopted, Operation, Refund};
+use super::table::{Table, Tables};
+use super::terms::Terms;
+use super::user::Users;
+
+/// One flash sale.
+#[derive(Debug)]
+pub struct Activity {
+    pub(super) ordinal: Ordinal,
+    pub(super) version: u32,
+    pub(super) terms: Arc<Terms>,
+    pub(super) figures: Figures,
+    /// Kept apart from the figures, so that their sum can be held against something (W17).
+    pub(super) total: u32,
+    /// Units that were sold before this log began: no reservation here stands for them.
+    pub(super) sold_before: u32,
+    pub(super) flags: Flags,
+    /// It was on sale once: it does not publish itself (again).
+    pub(super) was_published: bool,
+
+    /// Reservations accepted here, by position.
+    pub(super) slots: Vec<Slot>,
+    /// Index of the first slot that is unpaid; none before it is. The whole timer.
+    pub(super) unpaid_from: usize,
+    pub(super) users: Users,
+
+    /// Payment numbers of reservations that are or were paid.
+    pub(super) payments: Table<ReservationId, Box<str>>,
+    /// Restocks and decreases by key, so that each happens once.
+    pub(super) operations: Table<Box<str>, Operation>,
+    /// The last refund of each reservation that had one.
+    pub(super) refunds: BTreeMap<ReservationId, Refund>,
+    /// Reservations that no order could hold, unresolved.
+    pub(super) dead_letters: BTreeSet<ReservationId>,
+    /// Reservations whose ids came from elsewhere.
+    pub(super) adopted: BTreeMap<ReservationId, Adopted>,
+    /// Those of them that are unpaid, by acceptance.
+    pub(super) adopted_unpaid: BTreeSet<(u64, ReservationId)>,
+
+    /// Sequence of the last event that touched it.
+    pub(super) last_seq: u64,
+    pub(super) published: Publication<View>,
+    pub(super) published_terms: Publication<Arc<Terms>>,
+    /// Sequence of the last event that touched `terms`.
+    pub(super) terms_seq: u64,
+}
+
+/// What an operator switches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Flags {
+    /// Published.
+    pub on_sale: bool,
+    /// New purchases are stopped.
+    pub paused: bool,
+    /// New purchases are stopped for good.
+    pub drained: bool,
+}
+
+/// What lists show of an activity, beside its [`Terms`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct View {
+    /// Version of the definition.
+    pub version: u32,
+    /// Its units.
+    pub figures: Figures,
+    /// Its switches.
+    pub flags: Flags,
+}
+
+impl Activity {
+    pub(super) fn new(
+        ordinal: Ordinal,
+        version: u32,
+        figures: Figures,
+        definition: &Definition<'_>,
+        tables: Tables,
+    ) -> Self {
+        let total = u32::try_from(figures.total())
+            .unwrap_or_else(|_| unreachable!("the codec bounds the sum of figures"));
+        Self {
+            ordinal,
+            version,
+            terms: Arc::new(Terms::new(definition)),
+            figures,
+            total,
+            sold_before: figures.sold,
+            flags: Flags::default(),
+            was_published: false,
+            slots: Vec::new(),
+            unpaid_from: 0,
+            users: Users::new(tables),
+            payments: tables.make(),
+            operations: tables.make(),
+            refunds: BTreeMap::new(),
+            dead_letters: BTreeSet::new(),
+            adopted: BTreeMap::new(),
+            adopted_unpaid: BTreeSet::new(),
+            last_seq: 0,
+            published: Publication::default(),
+            published_terms: Publication::default(),
+            terms_seq: 0,
+        }
+    }
+
+    /// Its ordinal, the high part of its reservations' ids.
+    pub const fn ordinal(&self) -> Ordinal {
+        self.ordinal
+    }
+
+    /// The version of its definition, from 1.
+    pub const fn version(&self) -> u32 {
+        self.version
+    }
+
+    /// Its definition.
+    pub const fn terms(&self) -> &Arc<Terms> {
+        &self.terms
+    }
+
+    /// Its units.
+    pub const fn figures(&self) -> Figures {
+        self.figures
+    }
+
+    /// All its units.
+    pub const fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Its switches.
+    pub const fn flags(&self) -> Flags {
+        self.flags
+    }
+
+    /// What lists show once the last event is durable.
+    pub const fn view(&self) -> View {
+        View { version: self.version, figures: self.figures, flags: self.flags }
+    }
+
+    /// What lists show while the shard is durable up to `durable_seq`: the newest durable view
+    /// and definition. `None` while its creation is not durable.
+    pub fn published(&self, durable_seq: u64) -> Option<(View, &Arc<Terms>)> {
+        let live = self.view();
+        let view = *self.published.read(durable_seq, self.last_seq, &live)?;
+        let terms = self.published_terms.read(durable_seq, self.terms_seq, &self.terms)?;
+        Some((view, terms))
+    }
+
+    /// What an operator's command is answered.
+    pub const fn answer(&self, activity: ActivityId) -> ActivityFigures {
+        ActivityFigures { activity, version: self.version, figures: self.figures }
+    }
+
+    /// Units that `user` holds.
+    pub fn held(&self, user: super::ids::UserId) -> u32 {
+        self.users.held(user)
+    }
+
+    /// The reservation that `user`'s request made here, if one did.
+    pub fn find_request(
+        &self,
+        user: super::ids::UserId,
+        request_hash: u128,
+    ) -> Option<ReservationId> {
+        self.users.look_up(user, request_hash, &self.slots, self.ordinal).found
+    }
+
+    /// Whether a reservation exists or ever existed, here or before this log.
+    pub fn was_reserved(&self) -> bool {
+        !self.slots.is_empty()
+            || !self.adopted.is_empty()
+            || self.figures.locked > 0
+            || self.figures.sold > 0
+    }
+
+    /// Reservations accepted here, by position.
+    pub fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+
+    /// A reservation in memory.
+    pub fn slot(&self, id: ReservationId) -> Option<&Slot> {
+        match self.own_position(id) {
+            Some(position) => self.slots.get(position.index()),
+            None => self.adopted.get(&id).map(|adopted| &adopted.slot),
+        }
+    }
+
+    /// The adopted reservations, by id.
+    pub fn adopted(&self) -> impl Iterator<Item = (ReservationId, &Adopted)> {
+        self.adopted.iter().map(|(id, adopted)| (*id, adopted))
+    }
+
+    /// An adopted reservation.
+    pub fn adopted_reservation(&self, id: ReservationId) -> Option<&Adopted> {
+        self.adopted.get(&id)
+    }
+
+    /// The last refund of a reservation.
+    pub fn refund(&self, id: ReservationId) -> Option<&Refund> {
+        self.refunds.get(&id)
+    }
+
+    /// Whether no order could hold the reservation and nobody has resolved that yet.
+    pub fn is_dead_letter(&self, id: ReservationId) -> bool {
+        self.dead_letters.contains(&id)
+    }
+
+    /// The payment that paid a reservation.
+    pub fn payment_no(&self, id: ReservationId) -> Option<&str> {
+        self.payments.get(&id).map(AsRef::as_ref)
+    }
+
+    /// A reservation, as it is told to callers.
+    pub fn reservation(&self, activity: ActivityId, id: ReservationId) -> Option<Reservation> {
+        let slot = self.slot(id)?;
+        Some(Reservation {
+            id,
+            activity,
+            user: slot.user(),
+            sku: self.terms.sku,
+            price: self.terms.price,
+            quantity: slot.quantity(),
+            status: slot.status(),
+            created_ms: slot.created_ms(),
+            updated_ms: slot.updated_ms(),
+            pay_before_ms: slot.created_ms().saturating_add(self.terms.payment_ttl_ms),
+            payment_no: self.payment_no(id).unwrap_or_default().to_owned(),
+            remaining: self.figures.available,
+            shard_seq: slot.shard_seq(),
+        })
+    }
+
+    /// The unpaid reservation that was accepted first.
+    pub fn oldest_unpaid(&self) -> Option<(u64, ReservationId)> {
+        let own = self.slots.get(self.unpaid_from).map(|slot| {
+            let position = Position::after(self.unpaid_from)
+                .unwrap_or_else(|| unreachable!("every slot has a position"));
+            (slot.created_ms(), ReservationId::compose(self.ordinal, position))
+        });
+        let adopted = self.adopted_unpaid.first().copied();
+        own.into_iter().chain(adopted).min()
+    }
+
+    /// When the oldest unpaid reservation falls due, if there is one. Shoppers could not pay while
+    /// the server was down: after `serving_since_ms` each has some time yet.
+    pub fn next_due_ms(&self, serving_since_ms: u64) -> Option<u64> {
+        let (created_ms, _) = self.oldest_unpaid()?;
+        let payment_ttl_ms = self.terms.payment_ttl_ms;
+        let grace_ms = payment_ttl_ms.min(EXPIRY_GRACE_MS_MAX);
+        let due_ms = created_ms.saturating_add(payment_ttl_ms);
+        Some(due_ms.max(serving_since_ms.saturating_add(grace_ms)))
+    }
+
+    /// When it wants to be published, if it still does.
+    pub fn publish_due_ms(&self) -> Option<u64> {
+        (self.terms.publish_at_ms != 0 && !self.was_published).then_some(self.terms.publish_at_ms)
+    }
+
+    /// The position in `id` where it names a reservation accepted here.
+    pub(super) fn own_position(&self, id: ReservationId) -> Option<Position> {
+        if id.ordinal() == self.ordinal { id.position() } else { None }
+    }
+
+    pub(super) fn slot_mut(&mut self, id: ReservationId) -> Option<&mut Slot> {
+        match self.own_position(id) {
+            Some(position) => self.slots.get_mut(position.index()),
+            None => self.adopted.get_mut(&id).map(|adopted| &mut adopted.slot),
+        }
+    }
+
+    /// Moves the cursor to the first unpaid slot. Each slot is passed once in its life.
+    pub(super) fn advance_unpaid(&mut self) {
+        let settled = |slot: &Slot| slot.status() != Status::Reserved;
+        while self.slots.get(self.unpaid_from).is_some_and(settled) {
+            self.unpaid_from += 1;
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What makes an event happen: the only place where state changes.
+//!
+//! Each event is held against the state before anything moves: it says what the figures, the
+//! user's units, and the version are afterwards, and must be right. Live, a difference is a fault
+//! in `decide`; in replay, a log that this program did not write, or wrote with a fault. Either
+//! way the state is untouched, and the caller must stop. What cannot differ any more once an event
+//! is accepted is asserted (W17), in release as well.
+
+mod operator;
+mod payment;
+mod purchase;
+
+use hashbrown::hash_map::Entry;
+
+use super::activity::Activity;
+use super::codec;
+use super::event::{Body, Event, Figures, Status};
+use super::ids::{ActivityId, ReservationId, UserId};
+use super::shard::{Place, Shard, Tombstone};
+
+/// Why an event cannot have happened to this state. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ApplyError {
+    /// Records of a shard are missing or repeated.
+    #[error("shard sequence {found} follows {applied}")]
+    Sequence {
+        /// The last applied.
+        applied: u64,
+        /// The event's.
+        found: u64,
+    },
+    /// It is for the control shard.
+    #[error("the event belongs to no activity")]
+    NoActivity,
+    /// Its activity is not here.
+    #[error("activity {0} is unknown")]
+    UnknownActivity(ActivityId),
+    /// Its activity is here already.
+    #[error("activity {0} exists already")]
+    ActivityExists(ActivityId),
+    /// Its activity is archived and can only settle refunds and note payments.
+    #[error("activity {0} is archived")]
+    Archived(ActivityId),
+    /// An activity that is archived has units locked, a refund or a dead letter open.
+    #[error("activity {0} cannot be archived yet")]
+    Unsettled(ActivityId),
+    /// Its reservation is not here.
+    #[error("reservation {0} is unknown")]
+    UnknownReservation(ReservationId),
+    /// Its reservation is not the next one of its activity, or is here already.
+    #[error("reservation {0} is out of place")]
+    Misplaced(ReservationId),
+    /// The request made a reservation before.
+    #[error("the request of reservation {0} made another one before")]
+    RequestRepeated(ReservationId),
+    /// The operation was done before.
+    #[error("an operation on activity {0} is repeated")]
+    OperationRepeated(ActivityId),
+    /// Its reservation's life does not allow it.
+    #[error("reservation {reservation} cannot do that while it is {status:?}")]
+    Status {
+        /// The reservation.
+        reservation: ReservationId,
+        /// Where it is in its life.
+        status: Status,
+    },
+    /// It names another user or quantity than its reservation.
+    #[error("the event does not fit reservation {0}")]
+    Mismatch(ReservationId),
+    /// No such refund is open.
+    #[error("reservation {0} has no such refund open")]
+    Refund(ReservationId),
+    /// No, or already, a dead letter.
+    #[error("reservation {0} has no dead letter to open or close")]
+    DeadLetter(ReservationId),
+    /// The figures cannot be what the event says.
+    #[error("units of activity {activity} would be {carried:?} after {present:?}")]
+    Figures {
+        /// The activity.
+        activity: ActivityId,
+        /// Its figures now.
+        present: Figures,
+        /// The figures that the event carries.
+        carried: Figures,
+    },
+    /// The user's units cannot be what the event says.
+    #[error("user {user} of activity {activity} cannot hold {carried} after {present}")]
+    Held {
+        /// The activity.
+        activity: ActivityId,
+        /// The user.
+        user: UserId,
+        /// Units held now.
+        present: u32,
+        /// Units held after the event, as it says.
+        carried: u32,
+    },
+    /// The user would hold more, or have more reservations, than the limit allows.
+    #[error("user {user} of activity {activity} is above the limit")]
+    AboveLimit {
+        /// The activity.
+        activity: ActivityId,
+        /// The user.
+        user: UserId,
+    },
+    /// The version cannot be what the event says.
+    #[error("version {carried} of activity {activity} follows {present}")]
+    Version {
+        /// The activity.
+        activity: ActivityId,
+        /// Its version now.
+        present: u32,
+        /// The version that the event carries.
+        carried: u32,
+    },
+}
+
+/// Makes `event`, the record `shard_seq` of the shard's log, happen.
+///
+/// # Errors
+/// [`ApplyError`] where the event cannot have followed this state; the state is unchanged.
+pub fn apply(shard: &mut Shard, event: &Event<'_>, shard_seq: u64) -> Result<(), ApplyError> {
+    let request_hash = match event.body {
+        Body::Reserved { request_id, .. } | Body::ReservationAdopted { request_id, .. } => {
+            shard.requests().hash(request_id)
+        }
+        _ => 0,
+    };
+    apply_hashed(shard, event, shard_seq, request_hash)
+}
+
+/// [`apply`] for who has the hash of the request id already: the hot path, which hashes before it
+/// takes the shard's lock. `request_hash` is ignored for events that carry no request id.
+///
+/// # Errors
+/// As [`apply`].
+pub fn apply_hashed(
+    shard: &mut Shard,
+    event: &Event<'_>,
+    shard_seq: u64,
+    request_hash: u128,
+) -> Result<(), ApplyError> {
+    if shard.applied_seq.checked_add(1) != Some(shard_seq) {
+        return Err(ApplyError::Sequence { applied: shard.applied_seq, found: shard_seq });
+    }
+    let id = codec::activity(&event.body).ok_or(ApplyError::NoActivity)?;
+    let now = Now { id, at_ms: event.at_ms, shard_seq, request_hash };
+    let (durable_seq, tables) = (shard.durable_seq, shard.seed.tables());
+    let due_ms = match shard.place_mut(id) {
+        Entry::Vacant(vacant) => {
+            let mut activity =
+                operator::create(&event.body, tables).ok_or(ApplyError::UnknownActivity(id))?;
+            activity.settle(&now, durable_seq, true);
+            vacant.insert(Place::Live(Box::new(activity)));
+            None
+        }
+        Entry::Occupied(mut occupied) => match occupied.get_mut() {
+            Place::Archived(_) => after_archive(&event.body, id).map(|()| None)?,
+            Place::Live(activity) if matches!(event.body, Body::Archived { .. }) => {
+                let tombstone = archive(activity, id)?;
+                occupied.insert(Place::Archived(tombstone));
+                None
+            }
+            Place::Live(activity) => {
+                let terms_change = matches!(event.body, Body::ActivityEdited { .. });
+                change(activity, &event.body, &now)?;
+                activity.settle(&now, durable_seq, terms_change);
+                activity.next_due_ms(0)
+            }
+        },
+    };
+    shard.applied_seq = shard_seq;
+    shard.due_ms_min = shard.due_ms_min.min(due_ms.unwrap_or(u64::MAX));
+    Ok(())
+}
+
+/// What an event's change may need beside its body.
+struct Now {
+    id: ActivityId,
+    at_ms: u64,
+    shard_seq: u64,
+    request_hash: u128,
+}
+
+/// Checks and makes one change of a live activity.
+fn change(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Result<(), ApplyError> {
+    match *body {
+        Body::ActivityCreated { .. } | Body::ActivityAdopted { .. } => {
+            Err(ApplyError::ActivityExists(now.id))
+        }
+        Body::Reserved { .. } => purchase::reserved(activity, body, now),
+        Body::Confirmed { .. } | Body::Reinstated { .. } | Body::Restored { .. } => {
+            payment::moved(activity, body, now)
+        }
+        Body::PaymentOpened { .. }
+        | Body::PaymentRecorded { .. }
+        | Body::RefundRequested { .. }
+        | Body::RefundSettled { .. }
+        | Body::RefundFailed { .. } => payment::changed(activity, body, now),
+        Body::DeadLettered { .. } | Body::DeadLetterResolved { .. } => {
+            payment::dead_letter(activity, body)
+        }
+        Body::ReservationAdopted { .. } => purchase::adopted(activity, body, now),
+        Body::ActivityEdited { .. }
+        | Body::Published { .. }
+        | Body::Unpublished { .. }
+        | Body::Paused { .. }
+        | Body::Resumed { .. }
+        | Body::Drained { .. }
+        | Body::Restocked { .. }
+        | Body::Decreased { .. } => operator::changed(activity, body, now),
+        Body::Archived { .. }
+        | Body::SinkAdvanced { .. }
+        | Body::ControlSet { .. }
+        | Body::ControlCleared { .. } => Err(ApplyError::NoActivity),
+    }
+}
+
+/// What may still happen to an archived activity: SQL holds it, and neither units nor limits are
+/// left here to move.
+const fn after_archive(body: &Body<'_>, id: ActivityId) -> Result<(), ApplyError> {
+    match body {
+        Body::PaymentRecorded { .. }
+        | Body::RefundRequested { .. }
+        | Body::RefundSettled { .. }
+        | Body::RefundFailed { .. } => Ok(()),
+        Body::ActivityCreated { .. } | Body::ActivityAdopted { .. } => {
+            Err(ApplyError::ActivityExists(id))
+        }
+        _ => Err(ApplyError::Archived(id)),
+    }
+}
+
+fn archive(activity: &Activity, id: ActivityId) -> Result<Tombstone, ApplyError> {
+    use super::side::RefundStatus::Requested;
+    let refund_open = activity.refunds.values().any(|refund| refund.status == Requested);
+    if activity.figures.locked > 0 || refund_open || !activity.dead_letters.is_empty() {
+        return Err(ApplyError::Unsettled(id));
+    }
+    Ok(Tombstone { ordinal: activity.ordinal, end_ms: activity.terms.end_ms })
+}
+
+impl Activity {
+    /// After each change: holds the invariants, and publishes.
+    fn settle(&mut self, now: &Now, durable_seq: u64, terms_change: bool) {
+        // W17: every unit is in exactly one pool.
+        assert_eq!(self.figures.total(), u64::from(self.total), "W17: units of {}", now.id);
+        // W17: no reservation is older than the cursor and unpaid, so all locked units expire.
+        assert!(
+            self.figures.locked > 0 || self.unpaid_from == self.slots.len(),
+            "W17: an unpaid reservation of {} locks no units",
+            now.id,
+        );
+        assert!(self.last_seq < now.shard_seq, "an event is applied once");
+        self.last_seq = now.shard_seq;
+        let view = self.view();
+        self.published.touch(durable_seq, now.shard_seq, &view);
+        if terms_change {
+            self.terms_seq = now.shard_seq;
+            self.published_terms.touch(durable_seq, now.shard_seq, &self.terms);
+        }
+    }
+
+    fn check_version(&self, now: &Now, carried: u32) -> Result<(), ApplyError> {
+        if carried == self.version {
+            return Ok(());
+        }
+        Err(ApplyError::Version { activity: now.id, present: self.version, carried })
+    }
+
+    /// Holds the figures that an event carries against those that follow.
+    fn check_figures(
+        &self,
+        now: &Now,
+        following: Option<Figures>,
+        carried: Figures,
+    ) -> Result<(), ApplyError> {
+        if following == Some(carried) {
+            return Ok(());
+        }
+        Err(ApplyError::Figures { activity: now.id, present: self.figures, carried })
+    }
+
+    /// Holds a user's units that an event carries against those that follow from what is held now.
+    fn check_held(
+        &self,
+        now: &Now,
+        user: UserId,
+        following: impl FnOnce(u32) -> Option<u32>,
+        carried: u32,
+    ) -> Result<(), ApplyError> {
+        let present = self.held(user);
+        if following(present) == Some(carried) {
+            return Ok(());
+        }
+        Err(ApplyError::Held { activity: now.id, user, present, carried })
+    }
+}

@@ -1,0 +1,114 @@
+//! What shall happen: a pure function of the state, the command, and the instant.
+//!
+//! Every decision has the same shape: bounds of the input, then what has been done before (a
+//! repeated command is answered, not done again), then the rules. Nothing is changed here; an
+//! accepted outcome is one event, or two, for [`apply`](super::apply::apply).
+
+mod operator;
+mod payment;
+mod purchase;
+
+pub use self::purchase::{Purchase, reserve};
+
+use super::command::{Answer, Command, Refusal};
+use super::event::{Body, Event};
+use super::ids::ActivityId;
+use super::limits::TIME_MS_MAX;
+use super::shard::Shard;
+
+/// What a command comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "accepted is the rule, and it must not allocate")]
+pub enum Outcome<'a> {
+    /// It shall be: these events are to be applied and logged, in one piece.
+    Accepted {
+        /// One or two.
+        events: Events<'a>,
+    },
+    /// It has been done before, or is so already: nothing changes.
+    Repeated(Answer),
+    /// It cannot be: nothing changes.
+    Refused(Refusal),
+    /// To an `Expire`: nothing is overdue. When the next reservation falls due, if there is one.
+    NothingDue(Option<u64>),
+}
+
+/// The events of one command. They must never straddle two frames of the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Events<'a> {
+    first: Event<'a>,
+    second: Option<Event<'a>>,
+}
+
+impl<'a> Events<'a> {
+    /// The events, in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Event<'a>> {
+        std::iter::once(&self.first).chain(&self.second)
+    }
+}
+
+/// What comes of `command` for `activity` at `at_ms`, an instant of the engine's clock.
+///
+/// Panics where `at_ms` is beyond `TIME_MS_MAX`: no clock says so.
+pub fn decide<'a>(
+    shard: &Shard,
+    activity: ActivityId,
+    command: &Command<'a>,
+    at_ms: u64,
+) -> Outcome<'a> {
+    assert!(at_ms <= TIME_MS_MAX, "the clock is beyond the year 9999");
+    let decision = match *command {
+        Command::Reserve(ref command) => {
+            return purchase::outcome(shard, activity, command, at_ms);
+        }
+        Command::Expire { serving_since_ms } => {
+            return payment::expire(shard, activity, serving_since_ms, at_ms);
+        }
+        Command::Create { actor, ordinal, total, ref definition } => {
+            operator::create(shard, activity, actor, ordinal, total, definition)
+        }
+        Command::Edit { actor, version, total, ref definition } => {
+            let edit = operator::Edit { actor, version, total, definition };
+            operator::edit(shard, activity, &edit, at_ms)
+        }
+        Command::Publish { actor } => operator::publish(shard, activity, actor),
+        Command::Unpublish { actor } => operator::unpublish(shard, activity, actor),
+        Command::Pause { actor } => operator::pause(shard, activity, actor),
+        Command::Resume { actor } => operator::resume(shard, activity, actor),
+        Command::Drain { actor } => operator::drain(shard, activity, actor),
+        Command::Restock { actor, op, quantity } => {
+            operator::restock(shard, activity, actor, op, quantity)
+        }
+        Command::Decrease { actor, op, quantity } => {
+            operator::decrease(shard, activity, actor, op, quantity)
+        }
+        Command::Confirm { reservation, payment_no } => {
+            payment::confirm(shard, activity, reservation, payment_no)
+        }
+        Command::Restore { reservation, owner, reason } => {
+            payment::restore(shard, activity, reservation, owner, reason)
+        }
+    };
+    match decision {
+        Ok(Decision::Do(first, second)) => {
+            let event = |body| Event { at_ms, body };
+            Outcome::Accepted { events: Events { first: event(first), second: second.map(event) } }
+        }
+        Ok(Decision::Done(answer)) => Outcome::Repeated(answer),
+        Err(refusal) => Outcome::Refused(refusal),
+    }
+}
+
+/// What the rules of one command say where they do not refuse it.
+#[expect(clippy::large_enum_variant, reason = "it lives for one call, on the stack")]
+enum Decision<'a> {
+    /// It shall happen.
+    Do(Body<'a>, Option<Body<'a>>),
+    /// It has happened.
+    Done(Answer),
+}
+
+/// The one event of most commands.
+const fn one(body: Body<'_>) -> Decision<'_> {
+    Decision::Do(body, None)
+}

@@ -1,0 +1,121 @@
+//! What becomes of a reservation: paid, or given back.
+
+use super::super::activity::Activity;
+use super::super::command::{Answer, Refusal};
+use super::super::event::{Body, Event, Figures, Pool, RestoreReason, Status};
+use super::super::ids::{ActivityId, ReservationId, UserId};
+use super::super::reservation::Slot;
+use super::super::shard::Shard;
+use super::super::validate;
+use super::{Decision, Events, Outcome, one};
+
+/// Marks a reservation as paid. A pause or the end of the window stops no payment.
+pub(super) fn confirm<'a>(
+    shard: &Shard,
+    id: ActivityId,
+    reservation: ReservationId,
+    payment_no: &'a str,
+) -> Result<Decision<'a>, Refusal> {
+    validate::payment_no(payment_no)?;
+    let (activity, slot) = find(shard, id, reservation)?;
+    match slot.status() {
+        Status::Reserved => Ok(one(Body::Confirmed {
+            activity: id,
+            reservation,
+            user: slot.user(),
+            quantity: slot.quantity(),
+            held: activity.held(slot.user()),
+            version: activity.version,
+            figures: moved(activity, slot, Pool::Sold),
+            payment_no,
+        })),
+        Status::Confirmed if activity.payment_no(reservation) == Some(payment_no) => {
+            done(activity, id, reservation)
+        }
+        Status::Confirmed => Err(Refusal::PaidByAnother),
+        Status::RolledBack(_) => Err(Refusal::RolledBack),
+    }
+}
+
+/// Gives an unpaid reservation back.
+pub(super) fn restore<'a>(
+    shard: &Shard,
+    id: ActivityId,
+    reservation: ReservationId,
+    owner: Option<UserId>,
+    reason: RestoreReason,
+) -> Result<Decision<'a>, Refusal> {
+    let (activity, slot) = find(shard, id, reservation)?;
+    // Another user's reservation is as good as none: ids must not be a way to look around.
+    if owner.is_some_and(|owner| owner != slot.user()) {
+        return Err(Refusal::UnknownReservation);
+    }
+    match slot.status() {
+        Status::Reserved => Ok(one(restored(activity, id, reservation, slot, reason))),
+        Status::Confirmed => Err(Refusal::AlreadyPaid),
+        Status::RolledBack(_) => done(activity, id, reservation),
+    }
+}
+
+/// Gives the oldest unpaid reservation back if its time has run out.
+pub(super) fn expire<'a>(
+    shard: &Shard,
+    id: ActivityId,
+    serving_since_ms: u64,
+    at_ms: u64,
+) -> Outcome<'a> {
+    let Some(activity) = shard.activity(id) else { return Outcome::NothingDue(None) };
+    let due_ms = activity.next_due_ms(serving_since_ms);
+    let overdue = due_ms.is_some_and(|due_ms| due_ms <= at_ms);
+    let Some((_, reservation)) = activity.oldest_unpaid().filter(|_| overdue) else {
+        return Outcome::NothingDue(due_ms);
+    };
+    let Some(slot) = activity.slot(reservation) else { return Outcome::NothingDue(None) };
+    let body = restored(activity, id, reservation, slot, RestoreReason::Timeout);
+    Outcome::Accepted { events: Events { first: Event { at_ms, body }, second: None } }
+}
+
+fn find(
+    shard: &Shard,
+    id: ActivityId,
+    reservation: ReservationId,
+) -> Result<(&Activity, &Slot), Refusal> {
+    let activity = shard.activity(id).ok_or(Refusal::UnknownReservation)?;
+    let slot = activity.slot(reservation).ok_or(Refusal::UnknownReservation)?;
+    Ok((activity, slot))
+}
+
+fn done<'a>(
+    activity: &Activity,
+    id: ActivityId,
+    reservation: ReservationId,
+) -> Result<Decision<'a>, Refusal> {
+    let reservation = activity.reservation(id, reservation).ok_or(Refusal::UnknownReservation)?;
+    Ok(Decision::Done(Answer::Reservation(Box::new(reservation))))
+}
+
+fn restored<'a>(
+    activity: &Activity,
+    id: ActivityId,
+    reservation: ReservationId,
+    slot: &Slot,
+    reason: RestoreReason,
+) -> Body<'a> {
+    let held = activity.held(slot.user()).checked_sub(slot.quantity());
+    Body::Restored {
+        activity: id,
+        reservation,
+        user: slot.user(),
+        quantity: slot.quantity(),
+        held: held.unwrap_or_else(|| unreachable!("W17: who reserved units holds them")),
+        version: activity.version,
+        figures: moved(activity, slot, Pool::Available),
+        reason,
+    }
+}
+
+/// The figures once an unpaid reservation's units left `locked`.
+fn moved(activity: &Activity, slot: &Slot, to: Pool) -> Figures {
+    let figures = activity.figures.moved(Pool::Locked, to, slot.quantity());
+    figures.unwrap_or_else(|| unreachable!("W17: what is reserved is locked"))
+}

@@ -1,0 +1,142 @@
+//! A number that is equal where states are equal.
+//!
+//! It covers all that answers depend on, and nothing else: no table's layout or seed, no view,
+//! no hint. Tables are summed entry by entry, so that their order does not matter; each entry is
+//! hashed with 128 bits, so that no two differences cancel but by design. The key is fixed: this
+//! finds faults, not enemies.
+
+use siphasher::sip128::{Hasher128, SipHasher13};
+use std::hash::Hasher;
+
+use super::activity::Activity;
+use super::ids::ActivityId;
+use super::reservation::Slot;
+use super::shard::Shard;
+
+/// The digest of a shard's state.
+pub fn digest(shard: &Shard) -> u128 {
+    let live = shard.activities().map(|(id, activity)| activity_digest(id, activity));
+    let archived = shard.tombstones().map(|(id, tombstone)| {
+        let mut hash = Hash::of("archived");
+        hash.numbers(&[id.get(), u64::from(tombstone.ordinal.get()), tombstone.end_ms]);
+        hash.finish()
+    });
+    let mut hash = Hash::of("shard");
+    hash.numbers(&[shard.applied_seq()]);
+    hash.wide(sum(live.chain(archived)));
+    hash.finish()
+}
+
+fn activity_digest(id: ActivityId, activity: &Activity) -> u128 {
+    let mut hash = Hash::of("activity");
+    let Activity { ordinal, version, figures, total, sold_before, flags, was_published, .. } =
+        activity;
+    let numbers =
+        [ordinal.get(), *version, figures.available, figures.locked, figures.sold, *total];
+    hash.numbers(&[id.get(), u64::from(*sold_before)]);
+    hash.numbers(&numbers.map(u64::from));
+    hash.numbers(&[flags.on_sale, flags.paused, flags.drained, *was_published].map(u64::from));
+    terms(&mut hash, activity);
+
+    hash.numbers(&[activity.slots.len() as u64, activity.unpaid_from as u64]);
+    for slot in &activity.slots {
+        hash_slot(&mut hash, slot);
+    }
+    hash.wide(sum(activity.users.iter().map(|(user, held)| {
+        let mut hash = Hash::of("user");
+        hash.numbers(&[user.get(), u64::from(held)]);
+        hash.finish()
+    })));
+    hash.wide(sum(activity.payments.iter().map(|(reservation, payment_no)| {
+        let mut hash = Hash::of("payment");
+        hash.numbers(&[reservation.get()]);
+        hash.text(payment_no);
+        hash.finish()
+    })));
+    hash.wide(sum(activity.operations.iter().map(|(op, done)| {
+        let mut hash = Hash::of("operation");
+        hash.text(op);
+        let figures = done.answer.figures;
+        let numbers = [done.answer.version, figures.available, figures.locked, figures.sold];
+        hash.numbers(&[done.kind as u64, u64::from(done.quantity)]);
+        hash.numbers(&numbers.map(u64::from));
+        hash.finish()
+    })));
+    rare(&mut hash, activity);
+    hash.finish()
+}
+
+fn terms(hash: &mut Hash, activity: &Activity) {
+    let it = activity.terms.definition();
+    hash.text(it.title);
+    hash.numbers(&[it.sku.get(), it.price, u64::from(it.per_user_limit), it.start_ms, it.end_ms]);
+    hash.numbers(&[it.payment_ttl_ms, it.publish_at_ms]);
+    hash.numbers(&[it.late_payment.code(), it.dead_letter.code()].map(u64::from));
+}
+
+/// What is ordered already.
+fn rare(hash: &mut Hash, activity: &Activity) {
+    hash.numbers(&[activity.refunds.len() as u64]);
+    for (reservation, refund) in &activity.refunds {
+        hash.numbers(&[reservation.get(), refund.status as u64]);
+        hash.numbers(&[refund.restock, refund.free_limit].map(u64::from));
+        hash.text(&refund.refund_no);
+    }
+    hash.numbers(&[activity.dead_letters.len() as u64]);
+    for reservation in &activity.dead_letters {
+        hash.numbers(&[reservation.get()]);
+    }
+    hash.numbers(&[activity.adopted.len() as u64, activity.adopted_unpaid.len() as u64]);
+    for (reservation, adopted) in &activity.adopted {
+        hash.numbers(&[reservation.get(), adopted.old_id]);
+        hash.text(&adopted.order_no);
+        hash_slot(hash, &adopted.slot);
+    }
+}
+
+fn hash_slot(hash: &mut Hash, slot: &Slot) {
+    let previous = slot.previous().map_or(0, |position| position.get());
+    let small = [slot.quantity(), previous, u32::from(slot.status().code())];
+    hash.wide(slot.request_hash());
+    hash.numbers(&[slot.user().get(), slot.created_ms(), slot.updated_ms(), slot.shard_seq()]);
+    hash.numbers(&small.map(u64::from));
+    hash.numbers(&[u64::from(slot.attempts())]);
+}
+
+fn sum(hashes: impl Iterator<Item = u128>) -> u128 {
+    hashes.fold(0, u128::wrapping_add)
+}
+
+pub(super) struct Hash(SipHasher13);
+
+impl Hash {
+    /// A hash of something of this sort: equal numbers of two sorts are not equal.
+    pub(super) fn of(sort: &str) -> Self {
+        let mut hash = Self(SipHasher13::new_with_keys(0, 0));
+        hash.text(sort);
+        hash
+    }
+
+    pub(super) fn numbers(&mut self, numbers: &[u64]) {
+        for number in numbers {
+            self.0.write(&number.to_le_bytes());
+        }
+    }
+
+    pub(super) fn wide(&mut self, number: u128) {
+        self.0.write(&number.to_le_bytes());
+    }
+
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.numbers(&[bytes.len() as u64]);
+        self.0.write(bytes);
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    pub(super) fn finish(&self) -> u128 {
+        self.0.finish128().as_u128()
+    }
+}
