@@ -1,1 +1,38 @@
-//! placeholder
+//! The way outward: what the log says has happened becomes orders, exactly once.
+//!
+//! ```text
+//!  the log ──→ tail ──→ follow ──→ sql: one transaction holds many orders and the cursor
+//!   ^                     │
+//!   └──── SinkAdvanced ───┘   after the commit: reservations now show `ordered`
+//! ```
+//!
+//! The bridge never sees a request. It reads durable events in order ([`tail`]), in batches of
+//! whole frames, and writes what they mean into SQL ([`sql`]), in one transaction with the place
+//! it has reached. It may die at any instant: the next one reads that place from the database,
+//! compares it with the log ([`cursor`] is the table of what may be found) and goes on, or halts
+//! because the two do not belong together. There is no queue beside the log, no second write that
+//! could be lost, nothing that guesses.
+//!
+//! * [`host`]: what the bridge needs of the engine, and nothing more.
+//! * [`tail`]: durable events in batches, free of the log's files.
+//! * [`cursor`]: where a sink is, and the decision table that is judged at every meeting.
+//! * [`sql`]: events folded into rows, rows written by a store of some dialect.
+//! * [`follow`]: meet the sink, then batch by batch; [`run`]: the thread around it, which retries
+//!   what may pass and halts where a person must act.
+//! * [`lag`]: how far behind, and how it is.
+//!
+//! A sink that stands still or a database that is down stops nothing else: purchases, payments and
+//! cancels go on, and the log keeps what was not delivered.
+
+mod announce;
+mod backoff;
+pub mod cursor;
+pub mod follow;
+pub mod host;
+pub mod lag;
+pub mod run;
+pub mod sql;
+pub mod tail;
+
+pub use host::Host;
+pub use run::{BridgeHandle, Drained, Options, StartError, Watcher, start};

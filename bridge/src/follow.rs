@@ -1,0 +1,172 @@
+//! A sink following the log: meet, then step by step.
+//!
+//! [`Follower::meet`] reads the sink's cursor, judges it, takes it over and stands behind it;
+//! [`Follower::step`] moves one batch. After any error the follower is thrown away, with its
+//! connection and all it remembered, and another one meets the sink anew.
+
+use wal::Lsn;
+
+use crate::announce::{Announcer, holds_only_marks};
+use crate::cursor::{self, Cursor, Fork, Halt, Place, Verdict};
+use crate::host::Host;
+use crate::lag::Lag;
+use crate::sql::SinkError;
+use crate::sql::sink::{SINK_NAME, SqlSink};
+use crate::sql::store::Store;
+use crate::tail::{BATCH_RECORDS_MAX, Batch, EventSource as _, SeekError, Unreadable};
+
+/// Why a follower ended.
+#[derive(Debug, thiserror::Error)]
+pub enum FollowError {
+    /// Sink and log don't belong together.
+    #[error(transparent)]
+    Fork(#[from] Fork),
+    /// The sink can't go on.
+    #[error(transparent)]
+    Halt(#[from] Halt),
+    /// A batch could not be written.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+    /// The log could not be read.
+    #[error(transparent)]
+    Log(#[from] Unreadable),
+    /// The log no longer has what it had a moment ago.
+    #[error("the log can't be read from where the sink stands: {0}")]
+    Lost(#[source] SeekError),
+}
+
+impl FollowError {
+    /// Whether another meeting may go better.
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Self::Sink(error) if error.is_transient())
+    }
+}
+
+/// What a step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A batch is in the sink.
+    Applied {
+        /// Records it held.
+        records: usize,
+    },
+    /// Everything durable is in the sink.
+    CaughtUp,
+}
+
+/// A sink that follows a host's log.
+#[derive(Debug)]
+pub struct Follower<'h, H: Host, S> {
+    host: &'h H,
+    sink: SqlSink<S>,
+    source: H::Source,
+    batch: Batch,
+    records_max: usize,
+    /// Where the sink's row stands.
+    cursor: Cursor,
+    /// How far the log was read: ahead of the row by marks that need no row.
+    position: Lsn,
+    announcer: Announcer,
+}
+
+impl<'h, H: Host, S: Store> Follower<'h, H, S> {
+    /// Meets the sink in `store`.
+    ///
+    /// # Errors
+    /// Where sink and log don't belong together, or one of them does not answer.
+    pub async fn meet(host: &'h H, store: S) -> Result<Self, FollowError> {
+        let mut sink = SqlSink::new(store, host);
+        let mut source = host.source();
+        let found = sink.read_cursor().await?;
+        let at = found.map_or(Lsn(0), |cursor| cursor.lsn);
+        let place = Place::of(source.seek(at))?;
+        let lsn = match cursor::judge(found.as_ref(), host.identity(), place) {
+            Verdict::Resume { lsn } => lsn,
+            Verdict::Fork(fork) => return Err(fork.into()),
+            Verdict::Halt(halt) => return Err(halt.into()),
+        };
+        let cursor = sink.claim(found).await?;
+        assert!(cursor.lsn == lsn, "a claim does not move the cursor");
+        let announcer = Announcer::new(SINK_NAME, host.announced_lsn(SINK_NAME));
+        let batch = Batch::default();
+        let records_max = BATCH_RECORDS_MAX;
+        let mut follower =
+            Self { host, sink, source, batch, records_max, cursor, position: lsn, announcer };
+        follower.announce_again()?;
+        Ok(follower)
+    }
+
+    /// Closes batches at `records_max` records instead of [`BATCH_RECORDS_MAX`].
+    #[must_use]
+    pub fn with_records_max(mut self, records_max: usize) -> Self {
+        self.records_max = records_max;
+        self
+    }
+
+    /// Everything up to here is in the sink.
+    pub fn position(&self) -> Lsn {
+        self.position
+    }
+
+    /// Moves one batch.
+    ///
+    /// # Errors
+    /// The follower must be dropped then.
+    pub async fn step(&mut self) -> Result<Step, FollowError> {
+        self.step_noting(None).await
+    }
+
+    pub(crate) async fn step_noting(&mut self, lag: Option<&Lag>) -> Result<Step, FollowError> {
+        self.batch.fill(&mut self.source, self.records_max)?;
+        let Some(end) = self.batch.end() else {
+            self.announcer.announce(self.host);
+            return Ok(Step::CaughtUp);
+        };
+        if let Some(lag) = lag {
+            lag.batch_read(self.batch.oldest_commit_us());
+        }
+        if !holds_only_marks(&self.batch) {
+            self.cursor = self.sink.apply(&self.batch, &self.cursor).await?;
+            self.announcer.note(&self.batch);
+            self.announcer.announce(self.host);
+        }
+        self.position = end.lsn;
+        if let Some(lag) = lag {
+            lag.applied(end.lsn);
+        }
+        Ok(Step::Applied { records: self.batch.len() })
+    }
+
+    /// The server may have died between the sink's commit and the mark: says again what the sink
+    /// holds beyond its last mark.
+    fn announce_again(&mut self) -> Result<(), FollowError> {
+        let announced = self.host.announced_lsn(SINK_NAME);
+        if announced < self.cursor.lsn {
+            match self.source.seek(announced) {
+                Ok(_) => {}
+                // What is gone had been confirmed; the kept log begins behind a frame.
+                Err(SeekError::Retired { oldest }) => {
+                    let before = Lsn(oldest.0.saturating_sub(1));
+                    self.source.seek(before).map_err(FollowError::Lost)?;
+                }
+                Err(error) => return Err(FollowError::Lost(error)),
+            }
+            loop {
+                // One frame at a time: not beyond the cursor.
+                self.batch.fill(&mut self.source, 1)?;
+                let Some(end) = self.batch.end().filter(|end| end.lsn <= self.cursor.lsn) else {
+                    break;
+                };
+                if !holds_only_marks(&self.batch) {
+                    self.announcer.note(&self.batch);
+                }
+                if end.lsn == self.cursor.lsn {
+                    break;
+                }
+            }
+            self.announcer.announce(self.host);
+        }
+        self.source.seek(self.cursor.lsn).map_err(FollowError::Lost)?;
+        Ok(())
+    }
+}

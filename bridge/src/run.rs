@@ -1,0 +1,274 @@
+//! The bridge's thread.
+//!
+//! A thread of its own with its own small runtime, at lower priority: what the sale needs comes
+//! first. It never gives up on a database that does not answer, never goes on where a person must
+//! decide, and ends when it is told to, after what is durable has been delivered.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sqlx::sqlite::SqliteConnectOptions;
+use tokio::sync::watch;
+use wal::Lsn;
+
+use crate::backoff::Backoff;
+use crate::follow::{FollowError, Follower, Step};
+use crate::host::Host;
+use crate::lag::{Lag, State, Status};
+use crate::sql::schema::{self, SchemaError};
+use crate::sql::sqlite::{SqliteStore, UrlError, connect_options};
+
+/// How long the thread waits for the log before it looks whether it shall stop.
+const IDLE_WAIT: Duration = Duration::from_millis(50);
+
+/// How much lower the thread's priority is: yields to the sale without starving on a full machine.
+const THREAD_NICE: i32 = 5;
+
+/// How long after its deadline a thread that hangs in its database is waited for.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+
+/// What a bridge is started with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where orders go: `sqlite:<path>`.
+    pub database_url: String,
+}
+
+/// Why a bridge could not be started at all.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The URL.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The operating system gave no thread or no runtime.
+    #[error("the bridge's thread can't be started: {0}")]
+    Thread(#[source] std::io::Error),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Stop {
+    target: Lsn,
+    deadline: Instant,
+}
+
+/// Whether everything was delivered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Drained {
+    /// Everything that was durable when the bridge was told to stop is in the sink.
+    Yes,
+    /// The next start delivers the rest.
+    No {
+        /// What is in the sink.
+        applied: Lsn,
+        /// What was durable.
+        durable: Lsn,
+    },
+}
+
+/// A look at a running bridge; cheap to clone.
+#[derive(Clone)]
+pub struct Watcher {
+    lag: Arc<Lag>,
+    durable_lsn: Arc<dyn Fn() -> Lsn + Send + Sync>,
+}
+
+impl std::fmt::Debug for Watcher {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Watcher").field(&self.status()).finish()
+    }
+}
+
+impl Watcher {
+    /// Place and state.
+    pub fn status(&self) -> Status {
+        self.lag.status((self.durable_lsn)())
+    }
+
+    /// What is wrong where the database follows another history: the server must end, exit code 3.
+    pub fn fork(&self) -> Option<String> {
+        match self.status().state {
+            State::Halted { why, fork: true } => Some(why),
+            _ => None,
+        }
+    }
+
+    /// Changes of the state, the present one first.
+    pub fn subscribe(&self) -> watch::Receiver<State> {
+        self.lag.subscribe()
+    }
+
+    /// Waits until the sink has been met, or could not be: until the state is known.
+    pub async fn first_contact(&self) -> State {
+        let mut states = self.subscribe();
+        match states.wait_for(|state| *state != State::Starting).await {
+            Ok(state) => state.clone(),
+            Err(_) => State::Stopped,
+        }
+    }
+}
+
+/// A running bridge. Dropped without [`BridgeHandle::stop`], it ends soon, without a drain.
+#[derive(Debug)]
+pub struct BridgeHandle {
+    watcher: Watcher,
+    stop: watch::Sender<Option<Stop>>,
+    ended: mpsc::Receiver<()>,
+}
+
+impl BridgeHandle {
+    /// A look at it for metrics and readiness.
+    pub fn watcher(&self) -> Watcher {
+        self.watcher.clone()
+    }
+
+    /// Delivers what is durable now, `timeout` at most, and ends. Blocks.
+    pub fn stop(self, timeout: Duration) -> Drained {
+        let target = (self.watcher.durable_lsn)();
+        let stop = Stop { target, deadline: Instant::now() + timeout };
+        self.stop.send_replace(Some(stop));
+        // Disconnected is ended, too.
+        let _ = self.ended.recv_timeout(timeout + STOP_GRACE);
+        let applied = self.watcher.status().applied_lsn;
+        if applied >= target { Drained::Yes } else { Drained::No { applied, durable: target } }
+    }
+}
+
+/// Starts the bridge from `host`'s log into the database that `options` names.
+///
+/// # Errors
+/// Where the database can't even be named or there is no thread. A database that does not answer
+/// is no error: the state says so, and it is asked again.
+pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, StartError> {
+    let database = connect_options(&options.database_url)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(StartError::Thread)?;
+    let lag = Arc::new(Lag::new());
+    let (stop, stopped) = watch::channel(None);
+    let (end, ended) = mpsc::sync_channel(1);
+    let durable_host = Arc::clone(&host);
+    let watcher = Watcher {
+        lag: Arc::clone(&lag),
+        durable_lsn: Arc::new(move || durable_host.durable_lsn()),
+    };
+    let thread = move || {
+        if let Err(error) = rustix::process::nice(THREAD_NICE) {
+            tracing::debug!(%error, "the bridge keeps its priority");
+        }
+        let runner = Runner { host: &*host, database, lag: &lag, stopped };
+        let run = AssertUnwindSafe(|| runtime.block_on(runner.run()));
+        if catch_unwind(run).is_err() {
+            let why = "the bridge broke one of its invariants and stands still: \
+                       restart the server, and report the panic in its log";
+            tracing::error!(why);
+            lag.set(State::Halted { why: why.to_owned(), fork: false });
+        }
+        // Nobody waits where the handle was dropped.
+        let _ = end.send(());
+    };
+    thread::Builder::new()
+        .name("bridge-sql".to_owned())
+        .spawn(thread)
+        .map_err(StartError::Thread)?;
+    Ok(BridgeHandle { watcher, stop, ended })
+}
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+enum SessionError {
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    #[error(transparent)]
+    Follow(#[from] FollowError),
+}
+
+impl SessionError {
+    fn is_transient(&self) -> bool {
+        match self {
+            Self::Schema(error) => error.is_transient(),
+            Self::Follow(error) => error.is_transient(),
+        }
+    }
+
+    fn is_fork(&self) -> bool {
+        matches!(self, Self::Follow(FollowError::Fork(_)))
+    }
+}
+
+struct Runner<'h, H> {
+    host: &'h H,
+    database: SqliteConnectOptions,
+    lag: &'h Lag,
+    stopped: watch::Receiver<Option<Stop>>,
+}
+
+impl<H: Host> Runner<'_, H> {
+    async fn run(mut self) {
+        let mut backoff = Backoff::new();
+        loop {
+            let Err(error) = self.session(&mut backoff).await else { break };
+            if !error.is_transient() {
+                let why = error.to_string();
+                tracing::error!(%error, "the SQL sink stands still; the sale goes on");
+                self.lag.set(State::Halted { why, fork: error.is_fork() });
+                return;
+            }
+            let wait = backoff.next_wait();
+            tracing::warn!(%error, wait_ms = wait.as_millis(), "the SQL sink will try again");
+            self.lag.retrying(error.to_string());
+            if self.is_told_to_stop_within(wait).await {
+                break;
+            }
+        }
+        self.lag.set(State::Stopped);
+    }
+
+    /// Meets the sink and follows the log until told to stop.
+    async fn session(&mut self, backoff: &mut Backoff) -> Result<(), SessionError> {
+        schema::prepare_sqlite(&self.database).await?;
+        let store = SqliteStore::new(self.database.clone());
+        let mut follower = Follower::meet(self.host, store).await?;
+        self.lag.applied(follower.position());
+        self.lag.set(State::Running);
+        loop {
+            if self.may_end(follower.position()) {
+                return Ok(());
+            }
+            match follower.step_noting(Some(self.lag)).await? {
+                Step::Applied { .. } => backoff.reset(),
+                Step::CaughtUp => {
+                    // Blocks the runtime: nothing else runs in it.
+                    self.host.wait_durable_beyond(follower.position(), IDLE_WAIT);
+                }
+            }
+        }
+    }
+
+    fn may_end(&self, position: Lsn) -> bool {
+        match *self.stopped.borrow() {
+            Some(stop) => position >= stop.target || Instant::now() >= stop.deadline,
+            // A handle that was dropped.
+            None => self.stopped.has_changed().is_err(),
+        }
+    }
+
+    /// Waits for `wait`, but not beyond the end that was asked for.
+    async fn is_told_to_stop_within(&mut self, wait: Duration) -> bool {
+        let until = Instant::now() + wait;
+        loop {
+            let stop = *self.stopped.borrow_and_update();
+            let now = Instant::now();
+            let end = stop.map_or(until, |stop| until.min(stop.deadline));
+            if now >= end {
+                return stop.is_some_and(|stop| now >= stop.deadline);
+            }
+            match tokio::time::timeout(end - now, self.stopped.changed()).await {
+                Ok(Err(_)) => return true,
+                Ok(Ok(())) | Err(_) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What must be read before a batch can be folded, so that it is read in few statements.
+
+use std::collections::BTreeSet;
+
+use engine::core::codec;
+use engine::core::event::{Body, Event};
+use engine::core::ids::{ActivityId, ReservationId};
+use wal::Lsn;
+
+use super::fault::SinkError;
+use crate::tail::Batch;
+
+/// An event and its place.
+pub(super) type Placed<'a> = (Lsn, Event<'a>);
+
+/// The events of `batch`.
+pub(super) fn decode(batch: &Batch) -> Result<Vec<Placed<'_>>, SinkError> {
+    batch
+        .entries()
+        .map(|entry| {
+            codec::decode(entry.kind, entry.version, entry.body)
+                .map(|event| (entry.lsn, event))
+                .map_err(|source| SinkError::Undecodable { lsn: entry.lsn, source })
+        })
+        .collect()
+}
+
+/// What must be known before the fold begins.
+#[derive(Debug, Default)]
+pub(super) struct Needs {
+    /// Activities that the events rest on.
+    pub(super) activities: BTreeSet<ActivityId>,
+    /// Reservations that were accepted in an earlier batch.
+    pub(super) reservations: BTreeSet<ReservationId>,
+    /// Buyers of new reservations.
+    pub(super) buyers: BTreeSet<u64>,
+    /// Reservations whose refunds end here.
+    pub(super) refunded: BTreeSet<ReservationId>,
+}
+
+impl Needs {
+    pub(super) fn of(events: &[Placed<'_>]) -> Self {
+        let mut needs = Self::default();
+        let mut created = BTreeSet::new();
+        let mut born = BTreeSet::new();
+        for (_, event) in events {
+            match event.body {
+                Body::ActivityCreated { activity, .. } | Body::ActivityAdopted { activity, .. } => {
+                    created.insert(activity);
+                    continue;
+                }
+                Body::Reserved { reservation, user, .. }
+                | Body::ReservationAdopted { reservation, user, .. } => {
+                    born.insert(reservation);
+                    needs.buyers.insert(user.get());
+                }
+                Body::RefundSettled { reservation, .. }
+                | Body::RefundFailed { reservation, .. } => {
+                    needs.refunded.insert(reservation);
+                    needs.reservations.insert(reservation);
+                }
+                Body::PaymentOpened { reservation, .. }
+                | Body::Confirmed { reservation, .. }
+                | Body::Reinstated { reservation, .. }
+                | Body::Restored { reservation, .. }
+                | Body::RefundRequested { reservation, .. }
+                | Body::DeadLettered { reservation, .. }
+                | Body::DeadLetterResolved { reservation, .. } => {
+                    needs.reservations.insert(reservation);
+                }
+                _ => {}
+            }
+            needs.activities.extend(codec::activity(&event.body));
+        }
+        needs.activities.retain(|activity| !created.contains(activity));
+        needs.reservations.retain(|reservation| !born.contains(reservation));
+        needs
+    }
+}
+
+/// The reservation that an event is of.
+pub(super) fn reservation_of(body: &Body<'_>) -> Option<ReservationId> {
+    match *body {
+        Body::Reserved { reservation, .. }
+        | Body::ReservationAdopted { reservation, .. }
+        | Body::PaymentOpened { reservation, .. }
+        | Body::Confirmed { reservation, .. }
+        | Body::Reinstated { reservation, .. }
+        | Body::Restored { reservation, .. }
+        | Body::RefundRequested { reservation, .. }
+        | Body::RefundSettled { reservation, .. }
+        | Body::RefundFailed { reservation, .. }
+        | Body::DeadLettered { reservation, .. }
+        | Body::DeadLetterResolved { reservation, .. } => Some(reservation),
+        _ => None,
+    }
+}

@@ -1,0 +1,223 @@
+//! One transaction a batch: orders, units, flows and the cursor, all or nothing.
+//!
+//! The cursor is fenced: its row moves only from where this sink left it, in this server's epoch.
+//! Two servers on one database therefore never both write: the later epoch takes the cursor over
+//! ([`SqlSink::claim`]) and the other one's next transaction hits no row.
+//!
+//! Nothing is remembered over an error. The activities that the sink knows are forgotten, the
+//! store drops its connection, and whoever drives the sink reads the cursor again: a COMMIT whose
+//! answer was lost has either happened or not, and the cursor says which.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use engine::core::ids::ReservationId;
+use engine::core::request::RequestHasher;
+use wal::{Epoch, LogIdentity, LogUuid, Lsn};
+
+use super::activities::Activities;
+use super::fault::SinkError;
+use super::fold::{Fold, Site};
+use super::needs::{Needs, decode};
+use super::orders::{self, ReservationRows};
+use super::refunds::Refunds;
+use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value};
+use crate::cursor::Cursor;
+use crate::host::Host;
+use crate::tail::Batch;
+
+/// The name under which this sink's cursor and marks are kept.
+pub const SINK_NAME: &str = "sql";
+
+static CURSOR: Table = Table {
+    name: "bridge_cursor",
+    columns: &["sink", "log_uuid", "epoch", "lsn", "chain", "request_hash_key", "updated_at"],
+    key_columns: 1,
+};
+
+/// The cursor's move: the key is where it must stand, the rest is where it goes.
+static CURSOR_MOVE: Table = Table {
+    name: "bridge_cursor",
+    columns: &["sink", "log_uuid", "epoch", "lsn", "chain", "epoch", "lsn", "chain", "updated_at"],
+    key_columns: 5,
+};
+
+static CURSOR_BY_SINK: Lookup =
+    Lookup { columns: &["log_uuid", "epoch", "lsn", "chain"], from: "bridge_cursor", key: "sink" };
+
+/// The SQL sink over a store of any dialect.
+#[derive(Debug)]
+pub struct SqlSink<S> {
+    store: S,
+    site: Site,
+    identity: LogIdentity,
+    request_hash_key: [u8; 16],
+    activities: Activities,
+}
+
+impl<S: Store> SqlSink<S> {
+    /// A sink for `host`'s log into `store`.
+    pub fn new(store: S, host: &impl Host) -> Self {
+        let identity = host.identity();
+        let request_hash_key = host.request_hash_key();
+        let site = Site {
+            log: identity.uuid,
+            order_prefix: host.order_prefix(),
+            hasher: RequestHasher::new(&request_hash_key),
+        };
+        Self { store, site, identity, request_hash_key, activities: Activities::default() }
+    }
+
+    /// The cursor as the database has it, now.
+    ///
+    /// # Errors
+    /// Where the database does not answer, or the row is none that this schema allows.
+    pub async fn read_cursor(&mut self) -> Result<Option<Cursor>, SinkError> {
+        let mut transaction = self.store.begin().await?;
+        let records = transaction.select(&CURSOR_BY_SINK, &[Value::text(SINK_NAME)]).await?;
+        transaction.commit().await?;
+        Ok(records.first().map(cursor).transpose()?)
+    }
+
+    /// Makes the cursor `found` this server's: writes its epoch into it, or makes the row where
+    /// there is none. Returns the cursor that batches then move.
+    ///
+    /// # Errors
+    /// [`SinkError::CursorMoved`] where it is no longer as it was found.
+    pub async fn claim(&mut self, found: Option<Cursor>) -> Result<Cursor, SinkError> {
+        let mut transaction = self.store.begin().await?;
+        let claimed = match found {
+            None => {
+                let beginning = Cursor::beginning(self.identity);
+                let mut rows = Rows::new(&CURSOR);
+                rows.push([
+                    Value::text(SINK_NAME),
+                    Value::bytes(beginning.uuid.0.to_vec()),
+                    Value::integer(beginning.epoch.0),
+                    Value::integer(beginning.lsn.0),
+                    Value::integer(beginning.chain),
+                    Value::bytes(self.request_hash_key.to_vec()),
+                    Value::integer(now_ms()),
+                ]);
+                transaction.insert(&rows).await?;
+                beginning
+            }
+            Some(found) => {
+                let claimed = Cursor { epoch: self.identity.epoch, ..found };
+                move_cursor(&mut transaction, &found, &claimed).await?;
+                claimed
+            }
+        };
+        transaction.commit().await?;
+        Ok(claimed)
+    }
+
+    /// Writes `batch`, which follows `from`, and moves the cursor to its end; the new cursor.
+    ///
+    /// # Errors
+    /// Nothing of the batch is written then, or, where COMMIT itself failed, perhaps all of it:
+    /// the caller reads the cursor.
+    pub async fn apply(&mut self, batch: &Batch, from: &Cursor) -> Result<Cursor, SinkError> {
+        let end = batch.end().map(|end| (end.lsn, end.chain));
+        let Some((lsn, chain)) = end else { return Ok(*from) };
+        let to = Cursor { lsn, chain, ..*from };
+        let applied = self.write(batch, from, &to).await;
+        if applied.is_err() {
+            self.activities.forget();
+        }
+        applied.map(|()| to)
+    }
+
+    async fn write(&mut self, batch: &Batch, from: &Cursor, to: &Cursor) -> Result<(), SinkError> {
+        let events = decode(batch)?;
+        let needs = Needs::of(&events);
+        let mut transaction = self.store.begin().await?;
+        // First, so that a sink that was fenced off writes nothing at all.
+        move_cursor(&mut transaction, from, to).await?;
+
+        self.activities.load(needs.activities.iter().copied(), &mut transaction).await?;
+        let known: Vec<ReservationId> = needs.reservations.iter().copied().collect();
+        let reservations = orders::load(&known, &mut transaction).await?;
+        let buyers: Vec<u64> = needs.buyers.iter().copied().collect();
+        let addresses = orders::load_addresses(&buyers, &mut transaction).await?;
+        let mut refunds = Refunds::default();
+        let refunded: Vec<String> = reservations
+            .iter()
+            .filter(|reservation| needs.refunded.contains(&reservation.id))
+            .map(|reservation| reservation.order_no.clone())
+            .collect();
+        refunds.load(&refunded, &mut transaction).await?;
+
+        let mut fold = Fold::new(self.site, &mut self.activities, reservations, refunds);
+        for event in &events {
+            fold.take(event)?;
+        }
+        let (created, touched) = fold.activity_rows()?;
+        let rows = ReservationRows::new(fold.reservations, &addresses);
+
+        transaction.insert(&created).await?;
+        update_all(&mut transaction, &touched).await?;
+        transaction.insert(&rows.pre_deductions).await?;
+        transaction.insert(&rows.orders).await?;
+        transaction.insert(&rows.items).await?;
+        update_all(&mut transaction, &rows.pre_deduction_changes).await?;
+        update_all(&mut transaction, &rows.order_changes).await?;
+        fold.payments.write(&mut transaction).await?;
+        fold.refunds.write(&mut transaction).await?;
+        fold.dead_letters.write(&mut transaction).await?;
+        transaction.insert(&fold.flows).await?;
+        transaction.insert(&fold.audit).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+}
+
+/// Updates `rows`, each of which must be there.
+async fn update_all(transaction: &mut impl Transaction, rows: &Rows<'_>) -> Result<(), SinkError> {
+    let hit = transaction.update(rows).await?;
+    let expected = rows.len() as u64;
+    if hit == expected {
+        Ok(())
+    } else {
+        Err(SinkError::RowsMissing { table: rows.table().name, hit, expected })
+    }
+}
+
+async fn move_cursor(
+    transaction: &mut impl Transaction,
+    from: &Cursor,
+    to: &Cursor,
+) -> Result<(), SinkError> {
+    let mut rows = Rows::new(&CURSOR_MOVE);
+    rows.push([
+        Value::text(SINK_NAME),
+        Value::bytes(from.uuid.0.to_vec()),
+        Value::integer(from.epoch.0),
+        Value::integer(from.lsn.0),
+        Value::integer(from.chain),
+        Value::integer(to.epoch.0),
+        Value::integer(to.lsn.0),
+        Value::integer(to.chain),
+        Value::integer(now_ms()),
+    ]);
+    match transaction.update(&rows).await? {
+        1 => Ok(()),
+        _ => Err(SinkError::CursorMoved),
+    }
+}
+
+fn cursor(record: &Record) -> Result<Cursor, StoreError> {
+    let uuid = record.bytes(0)?.try_into().map_err(|_| StoreError::Unreadable { column: 0 })?;
+    let chain = record.number(3)?;
+    Ok(Cursor {
+        uuid: LogUuid(uuid),
+        epoch: Epoch(record.number(1)?),
+        lsn: Lsn(record.number(2)?),
+        chain: u32::try_from(chain).map_err(|_| StoreError::Unreadable { column: 3 })?,
+    })
+}
+
+/// The wall clock, for `updated_at` of the cursor: people read it, nothing rests on it.
+fn now_ms() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
+}
