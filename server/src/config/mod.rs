@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use config::{Config, File, FileFormat, Map, Source, Value};
 
 pub(crate) use print::render;
-pub(crate) use secret::{Secret, demo_secret, load_secret, secret_for_tokens};
-pub(crate) use settings::{SETTINGS, Settings};
+pub(crate) use secret::{Secret, configured_secret, load_secret, secret_for_tokens};
+pub(crate) use settings::{Http, SETTINGS, Settings};
 
 /// What keeps a configuration from being used. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]

@@ -90,7 +90,7 @@ impl fmt::Debug for Secret {
 /// The secret is missing, short or well known; its file can't be read or made.
 pub(crate) fn load_secret(loaded: &Loaded) -> Result<Secret, ConfigError> {
     let settings = &loaded.settings;
-    match configured(loaded)? {
+    match configured_secret(loaded)? {
         Some(secret) => Ok(secret),
         None if settings.demo => demo_secret(&settings.data_dir),
         None => Err(ConfigError::SecretMissing),
@@ -109,13 +109,17 @@ pub(crate) fn secret_for_tokens(
     let mut flags = Flags { file: file.map(Path::to_path_buf), values: Vec::new() };
     flags.set("data_dir", data_dir.map(|path| path.display().to_string()));
     let loaded = load(&flags)?;
-    if let Some(secret) = configured(&loaded)? {
+    if let Some(secret) = configured_secret(&loaded)? {
         return Ok(secret);
     }
     read(&loaded.settings.data_dir.join(SECRET_FILE))?.checked()
 }
 
-fn configured(loaded: &Loaded) -> Result<Option<Secret>, ConfigError> {
+/// The secret that flags, environment or file name, checked.
+///
+/// # Errors
+/// It is short or well known, given twice, or its file can't be read.
+pub(crate) fn configured_secret(loaded: &Loaded) -> Result<Option<Secret>, ConfigError> {
     let token = &loaded.settings.token;
     match (&token.secret, &token.secret_file) {
         (Some(_), Some(_)) => Err(ConfigError::SecretTwice),
@@ -129,7 +133,7 @@ fn configured(loaded: &Loaded) -> Result<Option<Secret>, ConfigError> {
 ///
 /// # Errors
 /// The directory or the file can't be made or read.
-pub(crate) fn demo_secret(data_dir: &Path) -> Result<Secret, ConfigError> {
+fn demo_secret(data_dir: &Path) -> Result<Secret, ConfigError> {
     let path = data_dir.join(SECRET_FILE);
     if path.exists() {
         return read(&path)?.checked();

@@ -49,12 +49,12 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("format.order_prefix", Some("1")),
     fixed("format.segment_bytes", Some("67108864")),
     fixed("http.connections_max", Some("8192")),
+    fixed("http.waiters_max", Some("4096")),
     live("http.header_timeout", "5s"),
     live("http.body_timeout", "10s"),
     live("http.idle_timeout", "75s"),
     live("http.write_timeout", "10s"),
     live("http.drain_timeout", "10s"),
-    live("http.waiters_max", "4096"),
 ];
 
 /// The configuration of `sluice serve`.

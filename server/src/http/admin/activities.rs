@@ -1,0 +1,176 @@
+//! Making, changing and switching activities.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use engine::core::command::Refusal;
+use engine::core::event::Actor;
+use engine::core::ids::ActivityId;
+use engine::{ActivityView, Busy, Engine, Pending};
+use serde::Serialize;
+
+use super::fields::ActivityFields;
+use crate::app::{App, Shared};
+use crate::http::input::{Admin, IfMatch, Json, Segment};
+use crate::http::json;
+use crate::http::problem::{Code, Problem};
+use crate::http::request_id::RequestId;
+use crate::http::views::{AdminActivityJson, total};
+use crate::time::Instant;
+
+/// What every command about an activity answers.
+pub(super) type Answered = Result<Pending<Result<ActivityView, Refusal>>, Busy>;
+
+/// The name of `admin` in the log.
+pub(super) fn name(admin: &Admin) -> String {
+    admin.0.user.to_string()
+}
+
+/// Waits for `answered` to be durable.
+pub(super) async fn told(answered: Answered) -> Result<ActivityView, Problem> {
+    Ok(answered?.durable().await??)
+}
+
+/// `view`, with its version as `ETag`: what `If-Match` wants back.
+pub(super) fn shown(app: &App, status: StatusCode, view: &ActivityView) -> Result<Response, Problem> {
+    let body = json(&AdminActivityJson::at(view, app.engine.now_ms()))?;
+    let mut response = (status, body).into_response();
+    if let Ok(etag) = HeaderValue::from_str(&format!("\"{}\"", view.version)) {
+        response.headers_mut().insert(header::ETAG, etag);
+    }
+    Ok(response)
+}
+
+/// `POST /api/admin/flashsales`
+pub(super) async fn create(
+    State(shared): State<Arc<Shared>>,
+    admin: Admin,
+    request_id: RequestId,
+    Json(fields): Json<ActivityFields>,
+) -> Result<Response, Problem> {
+    let wanted = fields.create()?;
+    let app = shared.app()?;
+    let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
+    let view = told(app.engine.create(None, actor, wanted.total, wanted.definition())).await?;
+    shown(app, StatusCode::CREATED, &view)
+}
+
+/// `PUT /api/admin/flashsales/{id}`. Without `If-Match` the version that the unnamed fields were
+/// taken from has to hold still.
+pub(super) async fn edit(
+    State(shared): State<Arc<Shared>>,
+    admin: Admin,
+    request_id: RequestId,
+    segment: Segment,
+    IfMatch(version): IfMatch,
+    Json(fields): Json<ActivityFields>,
+) -> Result<Response, Problem> {
+    let app = shared.app()?;
+    let id = segment.activity()?;
+    let view = app.engine.activity(id).ok_or(Code::ActivityNotFound)?;
+    let version = version.unwrap_or(view.version);
+    let wanted = fields.edit(&view)?;
+    let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
+    let edited =
+        app.engine.edit(id, actor, Some(version), wanted.total, wanted.definition());
+    shown(app, StatusCode::OK, &told(edited).await?)
+}
+
+macro_rules! switches {
+    ($($(#[$doc:meta])* $name:ident;)*) => {
+        $($(#[$doc])*
+        pub(super) async fn $name(
+            State(shared): State<Arc<Shared>>,
+            admin: Admin,
+            request_id: RequestId,
+            segment: Segment,
+        ) -> Result<StatusCode, Problem> {
+            switch(&shared, &admin, &request_id, &segment, Engine::$name).await
+        })*
+    };
+}
+
+switches! {
+    /// `POST …/publish`
+    publish;
+    /// `POST …/unpublish`
+    unpublish;
+    /// `POST …/pause`
+    pause;
+    /// `POST …/resume`
+    resume;
+    /// `POST …/drain`
+    drain;
+}
+
+async fn switch(
+    shared: &Shared,
+    admin: &Admin,
+    request_id: &RequestId,
+    segment: &Segment,
+    command: fn(&Engine, ActivityId, Actor<'_>) -> Answered,
+) -> Result<StatusCode, Problem> {
+    let app = shared.app()?;
+    let actor = Actor { name: &name(admin), request_id: request_id.as_str() };
+    told(command(&app.engine, segment.activity()?, actor)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// `GET /api/admin/flashsales/{id}`
+pub(super) async fn detail(
+    State(shared): State<Arc<Shared>>,
+    _: Admin,
+    segment: Segment,
+) -> Result<Response, Problem> {
+    let app = shared.app()?;
+    let view = app.engine.activity(segment.activity()?).ok_or(Code::ActivityNotFound)?;
+    shown(app, StatusCode::OK, &view)
+}
+
+#[derive(Serialize)]
+struct ListJson<'a> {
+    server_time: Instant,
+    items: Vec<AdminActivityJson<'a>>,
+    skus: Vec<SkuJson>,
+}
+
+/// The figures of all activities of one SKU.
+#[derive(Default, Serialize)]
+struct SkuJson {
+    sku_id: u64,
+    activities: u32,
+    total: u64,
+    available: u64,
+    locked: u64,
+    sold: u64,
+}
+
+/// `GET /api/admin/flashsales`: all of them, by id, and their sums by SKU.
+pub(super) async fn list(
+    State(shared): State<Arc<Shared>>,
+    _: Admin,
+) -> Result<Response, Problem> {
+    let engine = &shared.app()?.engine;
+    let now_ms = engine.now_ms();
+    let mut views = engine.activities();
+    views.sort_unstable_by_key(|view| view.id);
+    let mut skus: BTreeMap<u64, SkuJson> = BTreeMap::new();
+    for view in &views {
+        let sku = skus.entry(view.sku.get()).or_default();
+        sku.sku_id = view.sku.get();
+        sku.activities += 1;
+        sku.total += total(view);
+        sku.available += u64::from(view.figures.available);
+        sku.locked += u64::from(view.figures.locked);
+        sku.sold += u64::from(view.figures.sold);
+    }
+    json(&ListJson {
+        server_time: Instant(now_ms),
+        items: views.iter().map(|view| AdminActivityJson::at(view, now_ms)).collect(),
+        skus: skus.into_values().collect(),
+    })
+    .map(IntoResponse::into_response)
+}

@@ -1,0 +1,145 @@
+//! The fields of an activity, as operators send them.
+
+use engine::ActivityView;
+use engine::core::event::{DeadLetterPolicy, Definition, LatePayment};
+use serde::{Deserialize, Deserializer};
+
+use crate::duration;
+use crate::http::input::{SkuField, present};
+use crate::http::problem::Problem;
+use crate::time::Instant;
+
+/// Units a user may hold where nobody says.
+const PER_USER_LIMIT_DEFAULT: u32 = 1;
+
+/// Time to pay where nobody says: 10 minutes.
+const PAYMENT_TTL_MS_DEFAULT: u64 = 600_000;
+
+/// The body of a create or an edit. An edit leaves what it doesn't name as it is.
+#[derive(Deserialize)]
+pub(super) struct ActivityFields {
+    #[serde(default, deserialize_with = "present")]
+    sku_id: Option<SkuField>,
+    #[serde(default, deserialize_with = "present")]
+    title: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    price: Option<u64>,
+    #[serde(default, deserialize_with = "present")]
+    stock: Option<u32>,
+    #[serde(default, deserialize_with = "present")]
+    per_user_limit: Option<u32>,
+    #[serde(default, deserialize_with = "present")]
+    start_at: Option<Instant>,
+    #[serde(default, deserialize_with = "present")]
+    end_at: Option<Instant>,
+    #[serde(default, deserialize_with = "present")]
+    payment_ttl: Option<Length>,
+    #[serde(default, deserialize_with = "present")]
+    late_payment: Option<Late>,
+    #[serde(default, deserialize_with = "present")]
+    dead_letter: Option<Dead>,
+    #[serde(default)]
+    publish_at: Option<Instant>,
+}
+
+/// `"10m"`
+struct Length(u64);
+
+impl<'de> Deserialize<'de> for Length {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        duration::parse_ms(&text).map(Self).ok_or_else(|| {
+            serde::de::Error::custom("payment_ttl must be a length of time such as \"10m\"")
+        })
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Late {
+    ReinstateOrRefund,
+    Refund,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Dead {
+    Rollback,
+    Hold,
+}
+
+/// A definition that owns its title, and the units that go with it.
+pub(super) struct Wanted {
+    pub(super) total: u32,
+    title: String,
+    definition: Definition<'static>,
+}
+
+impl Wanted {
+    /// The definition, as the engine takes it.
+    pub(super) fn definition(&self) -> Definition<'_> {
+        Definition { title: &self.title, ..self.definition }
+    }
+}
+
+impl ActivityFields {
+    /// A new activity.
+    pub(super) fn create(self) -> Result<Wanted, Problem> {
+        Ok(Wanted {
+            total: needed(self.stock, "stock is required")?,
+            title: needed(self.title, "title is required")?,
+            definition: Definition {
+                sku: needed(self.sku_id, "sku_id is required")?.0,
+                title: "",
+                price: needed(self.price, "price is required")?,
+                per_user_limit: self.per_user_limit.unwrap_or(PER_USER_LIMIT_DEFAULT),
+                start_ms: needed(self.start_at, "start_at is required")?.0,
+                end_ms: needed(self.end_at, "end_at is required")?.0,
+                payment_ttl_ms: self.payment_ttl.map_or(PAYMENT_TTL_MS_DEFAULT, |ttl| ttl.0),
+                late_payment: self.late_payment.map_or(LatePayment::ReinstateOrRefund, late),
+                dead_letter: self.dead_letter.map_or(DeadLetterPolicy::Rollback, dead),
+                publish_at_ms: self.publish_at.map_or(0, |at| at.0),
+            },
+        })
+    }
+
+    /// `view` with the named fields changed.
+    pub(super) fn edit(self, view: &ActivityView) -> Result<Wanted, Problem> {
+        let total = u32::try_from(crate::http::views::total(view))
+            .map_err(|_| Problem::invalid("stock is required"))?;
+        Ok(Wanted {
+            total: self.stock.unwrap_or(total),
+            title: self.title.unwrap_or_else(|| view.title.to_string()),
+            definition: Definition {
+                sku: self.sku_id.map_or(view.sku, |sku| sku.0),
+                title: "",
+                price: self.price.unwrap_or(view.price),
+                per_user_limit: self.per_user_limit.unwrap_or(view.per_user_limit),
+                start_ms: self.start_at.map_or(view.start_ms, |at| at.0),
+                end_ms: self.end_at.map_or(view.end_ms, |at| at.0),
+                payment_ttl_ms: self.payment_ttl.map_or(view.payment_ttl_ms, |ttl| ttl.0),
+                late_payment: self.late_payment.map_or(view.late_payment, late),
+                dead_letter: self.dead_letter.map_or(view.dead_letter, dead),
+                publish_at_ms: self.publish_at.map_or(view.publish_at_ms, |at| at.0),
+            },
+        })
+    }
+}
+
+fn needed<T>(field: Option<T>, missing: &'static str) -> Result<T, Problem> {
+    field.ok_or(Problem::invalid(missing))
+}
+
+const fn late(late: Late) -> LatePayment {
+    match late {
+        Late::ReinstateOrRefund => LatePayment::ReinstateOrRefund,
+        Late::Refund => LatePayment::Refund,
+    }
+}
+
+const fn dead(dead: Dead) -> DeadLetterPolicy {
+    match dead {
+        Dead::Rollback => DeadLetterPolicy::Rollback,
+        Dead::Hold => DeadLetterPolicy::Hold,
+    }
+}

@@ -1,0 +1,32 @@
+//! What operators do: activities, their units, the catalogue, accounts, give-backs.
+//!
+//! Every command carries who gave it and in which request, into the log.
+
+mod accounts;
+mod activities;
+mod fields;
+mod stock;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::{get, post};
+
+use crate::app::Shared;
+
+/// Everything below `/api/admin`.
+pub(super) fn routes() -> Router<Arc<Shared>> {
+    Router::new()
+        .route("/api/admin/flashsales", get(activities::list).post(activities::create))
+        .route("/api/admin/flashsales/{id}", get(activities::detail).put(activities::edit))
+        .route("/api/admin/flashsales/{id}/publish", post(activities::publish))
+        .route("/api/admin/flashsales/{id}/unpublish", post(activities::unpublish))
+        .route("/api/admin/flashsales/{id}/pause", post(activities::pause))
+        .route("/api/admin/flashsales/{id}/resume", post(activities::resume))
+        .route("/api/admin/flashsales/{id}/drain", post(activities::drain))
+        .route("/api/admin/flashsales/{id}/restock", post(stock::restock))
+        .route("/api/admin/flashsales/{id}/decrease", post(stock::decrease))
+        .route("/api/admin/reservations/{id}/release", post(stock::release))
+        .route("/api/admin/skus", post(accounts::skus))
+        .route("/api/admin/users", post(accounts::users))
+}

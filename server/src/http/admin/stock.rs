@@ -1,0 +1,67 @@
+//! Moving units: restock, decrease, give-back.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use engine::core::event::{Actor, RestoreReason};
+use serde::Deserialize;
+
+use super::activities::{name, shown, told};
+use crate::app::Shared;
+use crate::http::input::{Admin, IdempotencyKey, Json, Segment, Units};
+use crate::http::json;
+use crate::http::problem::Problem;
+use crate::http::request_id::RequestId;
+use crate::http::views::PurchaseJson;
+
+/// `{quantity}`
+#[derive(Deserialize)]
+pub(super) struct Quantity {
+    quantity: Units,
+}
+
+/// `POST …/restock`, once per key.
+pub(super) async fn restock(
+    State(shared): State<Arc<Shared>>,
+    admin: Admin,
+    request_id: RequestId,
+    segment: Segment,
+    key: IdempotencyKey,
+    Json(body): Json<Quantity>,
+) -> Result<Response, Problem> {
+    let key = key.required()?;
+    let app = shared.app()?;
+    let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
+    let answered = app.engine.restock(segment.activity()?, actor, &key, body.quantity.0);
+    shown(app, StatusCode::OK, &told(answered).await?)
+}
+
+/// `POST …/decrease`, once per key.
+pub(super) async fn decrease(
+    State(shared): State<Arc<Shared>>,
+    admin: Admin,
+    request_id: RequestId,
+    segment: Segment,
+    key: IdempotencyKey,
+    Json(body): Json<Quantity>,
+) -> Result<Response, Problem> {
+    let key = key.required()?;
+    let app = shared.app()?;
+    let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
+    let answered = app.engine.decrease(segment.activity()?, actor, &key, body.quantity.0);
+    shown(app, StatusCode::OK, &told(answered).await?)
+}
+
+/// `POST /api/admin/reservations/{id}/release`: gives an unpaid reservation back.
+pub(super) async fn release(
+    State(shared): State<Arc<Shared>>,
+    _: Admin,
+    segment: Segment,
+) -> Result<Response, Problem> {
+    let app = shared.app()?;
+    let id = segment.reservation()?;
+    let view = app.engine.restore(id, None, RestoreReason::Admin)?.durable().await??;
+    json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
+}

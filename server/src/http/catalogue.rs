@@ -1,0 +1,118 @@
+//! What is on sale, as shoppers see it. Nothing here waits: figures are those that the last
+//! durable commit published.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use engine::ActivityView;
+use serde::{Deserialize, Serialize};
+
+use super::input::{Params, Segment};
+use super::json;
+use super::problem::{Code, Problem};
+use super::views::ActivityJson;
+use crate::app::Shared;
+use crate::identity::Caller;
+use crate::time::Instant;
+
+/// Items of a page at most.
+const PAGE_SIZE_MAX: usize = 100;
+/// Items of a page where nobody says.
+const PAGE_SIZE_DEFAULT: usize = 20;
+
+/// `?page=&page_size=`, from 1.
+#[derive(Deserialize)]
+pub(super) struct Page {
+    page: Option<usize>,
+    page_size: Option<usize>,
+}
+
+impl Page {
+    /// Items to skip, and items to show.
+    pub(super) fn window(&self) -> Result<(usize, usize), Problem> {
+        let size = self.page_size.unwrap_or(PAGE_SIZE_DEFAULT);
+        let page = self.page.unwrap_or(1);
+        if !(1..=PAGE_SIZE_MAX).contains(&size) || page == 0 {
+            return Err(Problem::invalid("page starts at 1 and page_size is 1 to 100"));
+        }
+        Ok(((page - 1).saturating_mul(size), size))
+    }
+}
+
+#[derive(Serialize)]
+struct ListJson<'a> {
+    server_time: Instant,
+    items: Vec<ActivityJson<'a>>,
+}
+
+/// `GET /api/flashsales`: published and not ended, by id.
+pub(super) async fn list(
+    State(shared): State<Arc<Shared>>,
+    _: Caller,
+    Params(page): Params<Page>,
+) -> Result<Response, Problem> {
+    let (skip, take) = page.window()?;
+    let engine = &shared.app()?.engine;
+    let now_ms = engine.now_ms();
+    let mut shown: Vec<ActivityView> = engine.activities();
+    shown.retain(|view| view.on_sale && now_ms <= view.end_ms);
+    shown.sort_unstable_by_key(|view| view.id);
+    let items = shown.iter().skip(skip).take(take);
+    json(&ListJson {
+        server_time: Instant(now_ms),
+        items: items.map(|view| ActivityJson::at(view, now_ms)).collect(),
+    })
+    .map(IntoResponse::into_response)
+}
+
+#[derive(Serialize)]
+struct DetailJson<'a> {
+    #[serde(flatten)]
+    activity: ActivityJson<'a>,
+    server_time: Instant,
+    remain_seconds: u64,
+    held: u32,
+}
+
+/// `GET /api/flashsales/{id}`: one activity, in whatever state, and what the caller holds of it.
+pub(super) async fn detail(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    segment: Segment,
+) -> Result<Response, Problem> {
+    let engine = &shared.app()?.engine;
+    let id = segment.activity()?;
+    let view = engine.activity(id).ok_or(Code::ActivityNotFound)?;
+    let now_ms = engine.now_ms();
+    json(&DetailJson {
+        activity: ActivityJson::at(&view, now_ms),
+        server_time: Instant(now_ms),
+        remain_seconds: remain_seconds(&view, now_ms),
+        held: engine.held(id, caller.user),
+    })
+    .map(IntoResponse::into_response)
+}
+
+/// Whole seconds to the start, and from then to the end: rounded up, so that a client that waits
+/// them is never early.
+fn remain_seconds(view: &ActivityView, now_ms: u64) -> u64 {
+    let until = if now_ms < view.start_ms { view.start_ms } else { view.end_ms };
+    until.saturating_sub(now_ms).div_ceil(1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_starts_at_one_and_has_a_hundred_items_at_most() {
+        let window = |page, page_size| Page { page, page_size }.window().ok();
+        assert_eq!(window(None, None), Some((0, PAGE_SIZE_DEFAULT)));
+        assert_eq!(window(Some(3), Some(100)), Some((200, 100)));
+        assert_eq!(window(Some(usize::MAX), Some(100)).map(|window| window.1), Some(100));
+        for (page, page_size) in [(Some(0), None), (None, Some(0)), (None, Some(101))] {
+            assert_eq!(window(page, page_size), None);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The HTTP surface: which path and method leads to which room, and what every answer carries.
+
+mod admin;
+mod catalogue;
+mod health;
+mod input;
+mod orders;
+pub(crate) mod problem;
+mod purchase;
+mod purchases;
+mod request_id;
+mod views;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderValue, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use serde::Serialize;
+
+use crate::app::Shared;
+use problem::{Code, Problem};
+use request_id::{RequestId, TRACEPARENT, X_REQUEST_ID, continued};
+
+/// The API, with health and, unless they have an address of their own, metrics.
+pub(crate) fn router(shared: &Arc<Shared>, with_metrics: bool) -> Router {
+    let mut router = Router::new()
+        .route("/api/flashsales", get(catalogue::list))
+        .route("/api/flashsales/{id}", get(catalogue::detail))
+        .route("/api/flashsales/{id}/purchase", post(purchase::purchase))
+        .route("/api/flashsales/purchases/{id}", get(purchases::query))
+        .route("/api/orders", get(orders::list))
+        .route("/api/orders/{order_no}", get(orders::detail))
+        .route("/api/orders/{order_no}/cancel", post(orders::cancel))
+        .merge(admin::routes())
+        .merge(health::routes());
+    if with_metrics {
+        router = router.route("/metrics", get(health::metrics));
+    }
+    finished(router, shared)
+}
+
+/// Metrics and health alone, for an address of their own.
+pub(crate) fn metrics_router(shared: &Arc<Shared>) -> Router {
+    finished(health::routes().route("/metrics", get(health::metrics)), shared)
+}
+
+fn finished(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router {
+    router
+        .fallback(|| async { Problem::from(Code::NotFound) })
+        .method_not_allowed_fallback(|| async { Problem::from(Code::MethodNotAllowed) })
+        .layer(from_fn_with_state(Arc::clone(shared), envelope))
+        .with_state(Arc::clone(shared))
+}
+
+/// What every answer carries, whoever made it: the request's id, the trace it belongs to, and a
+/// place in the counts.
+async fn envelope(
+    State(shared): State<Arc<Shared>>,
+    path: Option<MatchedPath>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    let id = RequestId::of(request.headers());
+    let trace = continued(request.headers());
+    let id_header = id.header();
+    request.extensions_mut().insert(id);
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    headers.insert(X_REQUEST_ID, id_header);
+    if let Some(trace) = trace {
+        headers.insert(TRACEPARENT, trace);
+    }
+    shared.metrics.request(path.as_ref().map(MatchedPath::as_str), response.status());
+    response
+}
+
+/// `body` as JSON.
+fn json<T: Serialize>(body: &T) -> Result<impl IntoResponse + use<T>, Problem> {
+    let body = serde_json::to_vec(body).map_err(|_| Code::Internal)?;
+    Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body))
+}

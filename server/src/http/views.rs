@@ -1,0 +1,184 @@
+//! What the engine knows, as JSON.
+
+use engine::core::event::{DeadLetterPolicy, LatePayment, RestoreReason};
+use engine::{ActivityView, DerivedState, PublicStatus, ReservationView};
+use serde::Serialize;
+
+use crate::duration::format_ms;
+use crate::time::Instant;
+
+/// The body of an accepted purchase.
+#[derive(Serialize)]
+pub(super) struct AcceptedJson<'a> {
+    pre_deduction_id: u64,
+    order_no: &'a str,
+    status: &'static str,
+    activity_id: u64,
+    quantity: u32,
+    price: u64,
+    pay_before: Instant,
+}
+
+impl<'a> From<&'a ReservationView> for AcceptedJson<'a> {
+    fn from(view: &'a ReservationView) -> Self {
+        let reservation = &view.reservation;
+        Self {
+            pre_deduction_id: reservation.id.get(),
+            order_no: &view.order_no,
+            status: status(view.status),
+            activity_id: reservation.activity.get(),
+            quantity: reservation.quantity,
+            price: reservation.price,
+            pay_before: Instant(reservation.pay_before_ms),
+        }
+    }
+}
+
+/// A purchase as its owner asks for it.
+#[derive(Serialize)]
+pub(super) struct PurchaseJson<'a> {
+    pre_deduction_id: u64,
+    order_no: &'a str,
+    status: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    activity_id: u64,
+    sku_id: u64,
+    price: u64,
+    quantity: u32,
+    pay_before: Instant,
+    created_at: Instant,
+    updated_at: Instant,
+}
+
+impl<'a> From<&'a ReservationView> for PurchaseJson<'a> {
+    fn from(view: &'a ReservationView) -> Self {
+        let reservation = &view.reservation;
+        Self {
+            pre_deduction_id: reservation.id.get(),
+            order_no: &view.order_no,
+            status: status(view.status),
+            reason: reason(view.status),
+            activity_id: reservation.activity.get(),
+            sku_id: reservation.sku.get(),
+            price: reservation.price,
+            quantity: reservation.quantity,
+            pay_before: Instant(reservation.pay_before_ms),
+            created_at: Instant(reservation.created_ms),
+            updated_at: Instant(reservation.updated_ms),
+        }
+    }
+}
+
+/// An activity as shoppers see it.
+#[derive(Serialize)]
+pub(super) struct ActivityJson<'a> {
+    id: u64,
+    sku_id: u64,
+    title: &'a str,
+    price: u64,
+    stock: u64,
+    remaining: u32,
+    per_user_limit: u32,
+    start_at: Instant,
+    end_at: Instant,
+    state: &'static str,
+}
+
+impl<'a> ActivityJson<'a> {
+    /// `view` as it is at `now_ms`.
+    pub(super) fn at(view: &'a ActivityView, now_ms: u64) -> Self {
+        Self {
+            id: view.id.get(),
+            sku_id: view.sku.get(),
+            title: &view.title,
+            price: view.price,
+            stock: total(view),
+            remaining: view.figures.available,
+            per_user_limit: view.per_user_limit,
+            start_at: Instant(view.start_ms),
+            end_at: Instant(view.end_ms),
+            state: state(view.state(now_ms)),
+        }
+    }
+}
+
+/// An activity as operators see it.
+#[derive(Serialize)]
+pub(super) struct AdminActivityJson<'a> {
+    #[serde(flatten)]
+    activity: ActivityJson<'a>,
+    version: u32,
+    status: &'static str,
+    total: u64,
+    available: u32,
+    locked: u32,
+    sold: u32,
+    paused: bool,
+    drained: bool,
+    payment_ttl: String,
+    late_payment: &'static str,
+    dead_letter: &'static str,
+}
+
+impl<'a> AdminActivityJson<'a> {
+    /// `view` as it is at `now_ms`.
+    pub(super) fn at(view: &'a ActivityView, now_ms: u64) -> Self {
+        Self {
+            activity: ActivityJson::at(view, now_ms),
+            version: view.version,
+            status: if view.on_sale { "on_sale" } else { "off_sale" },
+            total: total(view),
+            available: view.figures.available,
+            locked: view.figures.locked,
+            sold: view.figures.sold,
+            paused: view.paused,
+            drained: view.drained,
+            payment_ttl: format_ms(view.payment_ttl_ms),
+            late_payment: match view.late_payment {
+                LatePayment::ReinstateOrRefund => "reinstate_or_refund",
+                LatePayment::Refund => "refund",
+            },
+            dead_letter: match view.dead_letter {
+                DeadLetterPolicy::Rollback => "rollback",
+                DeadLetterPolicy::Hold => "hold",
+            },
+        }
+    }
+}
+
+/// Units of an activity, whatever became of them.
+pub(super) fn total(view: &ActivityView) -> u64 {
+    let figures = view.figures;
+    u64::from(figures.available) + u64::from(figures.locked) + u64::from(figures.sold)
+}
+
+fn state(state: DerivedState) -> &'static str {
+    match state {
+        DerivedState::Paused => "paused",
+        DerivedState::OffSale => "off_sale",
+        DerivedState::NotStarted => "not_started",
+        DerivedState::Ended => "ended",
+        DerivedState::SoldOut => "sold_out",
+        DerivedState::InProgress => "in_progress",
+    }
+}
+
+fn status(status: PublicStatus) -> &'static str {
+    match status {
+        PublicStatus::PendingOrder => "pending_order",
+        PublicStatus::Ordered => "ordered",
+        PublicStatus::RolledBack(_) => "rolled_back",
+    }
+}
+
+fn reason(status: PublicStatus) -> Option<&'static str> {
+    let PublicStatus::RolledBack(reason) = status else { return None };
+    Some(match reason {
+        RestoreReason::Cancelled => "cancelled",
+        RestoreReason::Timeout => "timeout",
+        RestoreReason::DeadLetter => "dead_letter",
+        RestoreReason::Admin => "admin",
+        RestoreReason::Api => "api",
+    })
+}

@@ -1,0 +1,298 @@
+//! A socket that gives up on a client that doesn't move.
+//!
+//! hyper has one clock, from "waiting for a request" to "headers complete", which an idle
+//! keep-alive connection and a header that is dribbled byte by byte would have to share, and none
+//! at all for a client that doesn't read its answers. The guard knows the difference:
+//!
+//! ```text
+//! phase    entered when                         ends the connection after
+//! Idle     an answer was given (or at accept)   idle_timeout without a byte
+//! Head     the first byte of a request          header_timeout, however many bytes trickle in
+//! Busy     the headers are complete             never: the handler has its own clocks
+//! (write)  the socket takes no more             write_timeout without progress
+//! ```
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+const IDLE: u8 = 0;
+const HEAD: u8 = 1;
+const BUSY: u8 = 2;
+/// No phase: the clock starts anew at the next read.
+const NONE: u8 = 3;
+
+/// Where the connection is; shared between its socket and its service, which run in one task.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Phase(Arc<AtomicU8>);
+
+impl Phase {
+    /// A request's headers are complete.
+    pub(super) fn busy(&self) {
+        self.0.store(BUSY, Ordering::Relaxed);
+    }
+
+    /// Its answer was given.
+    pub(super) fn idle(&self) {
+        self.0.store(IDLE, Ordering::Relaxed);
+    }
+
+    fn get(&self) -> u8 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Between requests.
+    pub(super) idle: Duration,
+    /// For a request's headers.
+    pub(super) header: Duration,
+    /// For the next byte of an answer to be taken.
+    pub(super) write: Duration,
+}
+
+/// The socket `S` under these rules.
+#[derive(Debug)]
+pub(super) struct Guard<S> {
+    socket: S,
+    phase: Phase,
+    patience: Patience,
+    read_clock: Clock,
+    write_clock: Clock,
+}
+
+impl<S> Guard<S> {
+    pub(super) fn new(socket: S, phase: Phase, patience: Patience) -> Self {
+        let mut read_clock = Clock::default();
+        read_clock.start(patience.idle);
+        Self { socket, phase, patience, read_clock, write_clock: Clock::default() }
+    }
+}
+
+/// A deadline that costs no timer until somebody has to wait for it.
+#[derive(Debug, Default)]
+struct Clock {
+    /// For which phase the deadline stands.
+    phase: u8,
+    deadline: Option<Instant>,
+    sleep: Option<Pin<Box<Sleep>>>,
+}
+
+impl Clock {
+    fn start(&mut self, patience: Duration) {
+        self.deadline = Some(Instant::now() + patience);
+    }
+
+    fn stop(&mut self) {
+        self.deadline = None;
+    }
+
+    fn running(&self) -> bool {
+        self.deadline.is_some()
+    }
+
+    /// Pending until the deadline, and then this error.
+    fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
+        let Some(deadline) = self.deadline else { return Poll::Pending };
+        let sleep = self.sleep.get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if sleep.deadline() != deadline {
+            sleep.as_mut().reset(deadline);
+        }
+        ready!(sleep.as_mut().poll(cx));
+        Poll::Ready(io::ErrorKind::TimedOut.into())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let phase = this.phase.get();
+        if this.read_clock.phase != phase {
+            this.read_clock.phase = phase;
+            match phase {
+                IDLE => this.read_clock.start(this.patience.idle),
+                HEAD => this.read_clock.start(this.patience.header),
+                _ => this.read_clock.stop(),
+            }
+        }
+        let before = buffer.filled().len();
+        match Pin::new(&mut this.socket).poll_read(cx, buffer) {
+            Poll::Ready(outcome) => {
+                if phase == IDLE && buffer.filled().len() > before {
+                    this.phase.0.store(HEAD, Ordering::Relaxed);
+                    // The answer may be given before the next read, which then finds the phase
+                    // that it left: its clock has to start anew all the same.
+                    this.read_clock.phase = NONE;
+                }
+                Poll::Ready(outcome)
+            }
+            Poll::Pending => this.read_clock.poll_expired(cx).map(Err),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Guard<S> {
+    /// Starts the write clock where the socket takes nothing, stops it where it does.
+    fn watched<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if poll.is_ready() {
+            self.write_clock.stop();
+            return poll;
+        }
+        if !self.write_clock.running() {
+            self.write_clock.start(self.patience.write);
+        }
+        self.write_clock.poll_expired(cx).map(Err)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let poll = Pin::new(&mut this.socket).poll_write(cx, bytes);
+        this.watched(cx, poll)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let poll = Pin::new(&mut this.socket).poll_write_vectored(cx, buffers);
+        this.watched(cx, poll)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
+
+    use super::*;
+
+    const PATIENCE: Patience = Patience {
+        idle: Duration::from_secs(60),
+        header: Duration::from_secs(5),
+        write: Duration::from_secs(10),
+    };
+
+    fn paused() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .start_paused(true)
+            .build()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_header_that_trickles_is_cut_off_while_an_idle_connection_lives_on() {
+        paused().block_on(async {
+            let (mut client, server) = duplex(1024);
+            let phase = Phase::default();
+            let mut guard = Guard::new(server, phase.clone(), PATIENCE);
+            let started = Instant::now();
+            let trickle = async {
+                tokio::time::sleep(Duration::from_secs(50)).await;
+                while client.write_all(b"x").await.is_ok() {
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                }
+            };
+            let read = async {
+                let mut byte = [0; 1];
+                loop {
+                    if let Err(error) = guard.read_exact(&mut byte).await {
+                        return error.kind();
+                    }
+                }
+            };
+            let kind = tokio::select! {
+                kind = read => kind,
+                () = trickle => unreachable!("the guard keeps the pipe open"),
+            };
+            assert_eq!(kind, io::ErrorKind::TimedOut);
+            assert_eq!(started.elapsed().as_secs(), 55);
+        });
+    }
+
+    #[test]
+    fn a_connection_that_says_nothing_ends_after_the_idle_time() {
+        paused().block_on(async {
+            let (_client, server) = duplex(1024);
+            let mut guard = Guard::new(server, Phase::default(), PATIENCE);
+            let started = Instant::now();
+            let error = guard.read_u8().await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(started.elapsed(), PATIENCE.idle);
+        });
+    }
+
+    #[test]
+    fn the_idle_time_starts_anew_with_every_answer() {
+        paused().block_on(async {
+            let (mut client, server) = duplex(1024);
+            let phase = Phase::default();
+            let mut guard = Guard::new(server, phase.clone(), PATIENCE);
+            for _ in 0..3 {
+                tokio::time::sleep(Duration::from_secs(40)).await;
+                client.write_all(b"x").await.unwrap();
+                assert_eq!(guard.read_u8().await.unwrap(), b'x');
+                phase.busy();
+                phase.idle();
+            }
+            let answered = Instant::now();
+            assert!(guard.read_u8().await.is_err());
+            assert_eq!(answered.elapsed(), PATIENCE.idle);
+        });
+    }
+
+    #[test]
+    fn a_request_in_progress_is_on_no_clock_of_the_socket() {
+        paused().block_on(async {
+            let (_client, server) = duplex(1024);
+            let phase = Phase::default();
+            let mut guard = Guard::new(server, phase.clone(), PATIENCE);
+            phase.busy();
+            let hour = Duration::from_secs(3600);
+            assert!(tokio::time::timeout(hour, guard.read_u8()).await.is_err());
+        });
+    }
+
+    #[test]
+    fn a_client_that_takes_no_byte_is_cut_off() {
+        paused().block_on(async {
+            let (_client, server) = duplex(4);
+            let mut guard = Guard::new(server, Phase::default(), PATIENCE);
+            let started = Instant::now();
+            let error = guard.write_all(b"more than four").await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(started.elapsed(), PATIENCE.write);
+        });
+    }
+}

@@ -1,0 +1,251 @@
+//! The accept loop: bounded connections, every wait on a clock, and a drain that ends.
+//!
+//! `axum::serve` has no header time-out and no bound on connections, so the loop is our own over
+//! hyper's HTTP/1.1. A connection beyond the bound is told 503 and closed, by a bounded number of
+//! helpers; beyond those it is closed without a word. Running out of file descriptors pauses the
+//! loop instead of ending it.
+
+mod guard;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tower::Service as _;
+
+use crate::config::Http;
+use guard::{Guard, Patience, Phase};
+
+/// Connections that the kernel holds for us between two accepts: a rush is thousands at once.
+const BACKLOG: i32 = 4096;
+
+/// Headers of one request; browsers behind two proxies send some thirty.
+const HEADERS_MAX: usize = 64;
+
+/// Bytes of a request's head, and of what is read ahead of it.
+const BUFFER_BYTES_MAX: usize = 16 * 1024;
+
+/// How long the loop rests after an accept that failed (no descriptors, no memory): at once it
+/// would spin.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Connections being turned away at once.
+const TURNED_AWAY_MAX: usize = 64;
+
+/// For a connection that is turned away to take its answer.
+const TURN_AWAY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Answers a connection that the bound leaves no room for. It is no answer to a request, so it
+/// has no request id to carry.
+const TURNED_AWAY: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\n\
+    content-type: application/problem+json\r\nretry-after: 1\r\nconnection: close\r\n\
+    content-length: 135\r\n\r\n\
+    {\"code\":\"overloaded\",\"status\":503,\"title\":\"The server holds as many connections as it \
+    can\",\"type\":\"urn:problem-type:sluice:overloaded\"}";
+
+/// What the listener counts.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionCounts {
+    /// Accepted and served.
+    pub(crate) accepted: AtomicU64,
+    /// Closed at the bound.
+    pub(crate) turned_away: AtomicU64,
+    /// Open now.
+    pub(crate) open: AtomicU64,
+}
+
+/// A listener with its bounds.
+pub(crate) struct Listener {
+    socket: TcpListener,
+    router: Router,
+    settings: watch::Receiver<Arc<Http>>,
+    places: Arc<Semaphore>,
+    turning_away: Arc<Semaphore>,
+    counts: Arc<ConnectionCounts>,
+    stop: CancellationToken,
+    connections: TaskTracker,
+}
+
+/// A socket that listens on `address`.
+///
+/// # Errors
+/// The address is taken, or not ours.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
+}
+
+impl Listener {
+    /// Serves `router` on `socket` until `stop`.
+    pub(crate) fn new(
+        socket: TcpListener,
+        router: Router,
+        settings: watch::Receiver<Arc<Http>>,
+        counts: Arc<ConnectionCounts>,
+        stop: CancellationToken,
+    ) -> Self {
+        let places = settings.borrow().connections_max.min(Semaphore::MAX_PERMITS);
+        Self {
+            socket,
+            router,
+            settings,
+            places: Arc::new(Semaphore::new(places)),
+            turning_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+            counts,
+            stop,
+            connections: TaskTracker::new(),
+        }
+    }
+
+    /// Accepts until told to stop, then waits for the connections to finish what they have
+    /// begun, `drain_timeout` at most. Returns the number of connections that were cut off.
+    pub(crate) async fn run(self) -> usize {
+        loop {
+            let accepted = tokio::select! {
+                accepted = self.socket.accept() => accepted,
+                () = self.stop.cancelled() => break,
+            };
+            match accepted {
+                Ok((stream, _)) => self.admit(stream),
+                // A client that was gone before we came leaves an error that says nothing of us.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+        drop(self.socket);
+        self.connections.close();
+        let patience = self.settings.borrow().drain_timeout;
+        match tokio::time::timeout(patience, self.connections.wait()).await {
+            Ok(()) => 0,
+            Err(_) => self.connections.len(),
+        }
+    }
+
+    fn admit(&self, stream: TcpStream) {
+        match Arc::clone(&self.places).try_acquire_owned() {
+            Ok(place) => {
+                self.counts.accepted.fetch_add(1, Ordering::Relaxed);
+                self.serve(stream, place);
+            }
+            Err(_) => {
+                self.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+                if let Ok(helper) = Arc::clone(&self.turning_away).try_acquire_owned() {
+                    tokio::spawn(turn_away(stream, helper));
+                }
+            }
+        }
+    }
+
+    fn serve(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+        let http = Arc::clone(&self.settings.borrow());
+        let (router, stop) = (self.router.clone(), self.stop.clone());
+        let open = OpenConnection::new(Arc::clone(&self.counts), place);
+        self.connections.spawn(async move {
+            let _open = open;
+            // Small answers, each waited for: Nagle would hold them back. A socket that refuses
+            // the option is dead already, which the first read tells.
+            let _ = stream.set_nodelay(true);
+            let phase = Phase::default();
+            let patience = Patience {
+                idle: http.idle_timeout,
+                header: http.header_timeout,
+                write: http.write_timeout,
+            };
+            let socket = TokioIo::new(Guard::new(stream, phase.clone(), patience));
+            let service = service_fn(|request: Request<Incoming>| {
+                phase.busy();
+                let answer = router.clone().call(request.map(Body::new));
+                let phase = phase.clone();
+                async move {
+                    let answer = answer.await;
+                    phase.idle();
+                    answer.map_err(|never: Infallible| match never {})
+                }
+            });
+            let connection = http1::Builder::new()
+                .header_read_timeout(None)
+                .half_close(false)
+                .max_headers(HEADERS_MAX)
+                .max_buf_size(BUFFER_BYTES_MAX)
+                .pipeline_flush(true)
+                .serve_connection(socket, service);
+            tokio::pin!(connection);
+            // How a connection ends is its client's affair: whatever the error, nothing is
+            // logged that a client could make us log.
+            tokio::select! {
+                _ = connection.as_mut() => {}
+                () = stop.cancelled() => {
+                    connection.as_mut().graceful_shutdown();
+                    let _ = connection.await;
+                }
+            }
+        });
+    }
+}
+
+/// Holds a connection's place, and its count.
+struct OpenConnection {
+    counts: Arc<ConnectionCounts>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl OpenConnection {
+    fn new(counts: Arc<ConnectionCounts>, place: OwnedSemaphorePermit) -> Self {
+        counts.open.fetch_add(1, Ordering::Relaxed);
+        Self { counts, _place: place }
+    }
+}
+
+impl Drop for OpenConnection {
+    fn drop(&mut self) {
+        self.counts.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Says 503 and closes. What the client has sent is read away, since closing a socket with unread
+/// bytes resets it and may destroy the answer on its way.
+async fn turn_away(mut stream: TcpStream, _helper: OwnedSemaphorePermit) {
+    let farewell = async {
+        stream.write_all(TURNED_AWAY).await?;
+        stream.shutdown().await?;
+        let mut rest = [0; 1024];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // Whether it was heard is the client's affair.
+    let _ = tokio::time::timeout(TURN_AWAY_TIMEOUT, farewell).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_answer_of_a_full_house_is_as_long_as_it_says() {
+        let text = std::str::from_utf8(TURNED_AWAY).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("content-length: {}", body.len())), "{}", body.len());
+        let document: serde_json::Value = serde_json::from_str(body).unwrap();
+        assert_eq!(document["code"], "overloaded");
+    }
+}

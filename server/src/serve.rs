@@ -1,0 +1,347 @@
+//! The life of the server: listen, recover, sell, drain.
+//!
+//! ```text
+//! bind        the port answers: /healthz 200, /readyz and the API 503 `recovering`
+//! open        the log is recovered, the bridge started, a demo's sale made
+//! serve       /readyz 200; time-outs run
+//! SIGTERM     /readyz 503, no new connections, requests in flight finish (drain_timeout)
+//! close       bridge, then log: everything acknowledged is on disk already; exit 0
+//! ```
+//!
+//! Opening fails with the log's own exit code, before anything was changed on disk. A log that
+//! fails later ends the process by itself, with 4, and nothing here catches that.
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use engine::core::ids::OrderPrefix;
+use engine::{Engine, EngineOptions, OpenError};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::app::{App, Shared};
+use crate::cli::EXIT_USAGE;
+use crate::config::{self, ConfigError, Flags, Http, Loaded, SETTINGS, Settings};
+use crate::demo::{self, DemoError};
+use crate::http;
+use crate::identity::{SignError, Tokens};
+use crate::listener::{self, Listener};
+use crate::logs::{self, LogError, LogLevel};
+use crate::orders::{Orders, OrdersError};
+
+/// As a shell reports a process that SIGTERM ended: the drain was cut short.
+const EXIT_TERMINATED: i32 = 128 + 15;
+
+/// Refused to start: a fork of the log.
+const EXIT_REFUSED: u8 = 3;
+
+/// The log could not be closed.
+const EXIT_LOG: u8 = 4;
+
+/// What ends the server other than a signal. Each message is one line that says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ServeError {
+    /// The configuration can't be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The signing key can't be used.
+    #[error(transparent)]
+    Sign(#[from] SignError),
+    /// Logging can't be set up.
+    #[error(transparent)]
+    Log(#[from] LogError),
+    /// The address can't be listened on.
+    #[error("listen on {address}: {source}; is another server there?")]
+    Bind { address: SocketAddr, source: std::io::Error },
+    /// The operating system refuses threads or signals.
+    #[error("start: {0}")]
+    System(#[from] std::io::Error),
+    /// The data directory can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The order database can't be used.
+    #[error(transparent)]
+    Orders(#[from] OrdersError),
+    /// The demo's sale can't be made.
+    #[error(transparent)]
+    Demo(#[from] DemoError),
+    /// The order database follows another log.
+    #[error("{0}")]
+    Fork(String),
+    /// A task of ours died.
+    #[error("internal error: {0}")]
+    Task(#[from] tokio::task::JoinError),
+    /// The log failed while it was being closed.
+    #[error("close the log: {0}")]
+    Close(#[from] engine::CloseError),
+}
+
+impl ServeError {
+    /// The exit code of the contract.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Open(error) => error.exit_code(),
+            Self::Orders(error) => error.exit_code(),
+            Self::Fork(_) => EXIT_REFUSED,
+            Self::Close(_) | Self::Task(_) => EXIT_LOG,
+            Self::Demo(DemoError::Log(_)) => EXIT_LOG,
+            Self::Config(_)
+            | Self::Sign(_)
+            | Self::Log(_)
+            | Self::Bind { .. }
+            | Self::System(_)
+            | Self::Demo(_) => EXIT_USAGE,
+        }
+    }
+}
+
+/// `--check-config`: everything that can be said without touching the data directory.
+///
+/// # Errors
+/// What would keep the server from starting.
+pub(crate) fn check(loaded: &Loaded) -> Result<(), ServeError> {
+    // A demo makes its secret when it starts.
+    match config::configured_secret(loaded)? {
+        None if !loaded.settings.demo => Err(ConfigError::SecretMissing.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Serves until a signal ends it.
+///
+/// # Errors
+/// [`ServeError`]; its exit code is the process's.
+pub(crate) fn run(flags: Flags, loaded: Loaded) -> Result<(), ServeError> {
+    let tokens = Tokens::new(&config::load_secret(&loaded)?)?;
+    let log_level = logs::init(&loaded.settings.log_level, loaded.settings.log_json)?;
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let outcome = runtime.block_on(serve(flags, loaded, tokens, log_level));
+    // A start that was refused may leave a thread at work; nothing of it is worth waiting for.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// Sockets are descriptors: the soft limit of 1024 that shells give would be our bound.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);
+    }
+}
+
+async fn serve(
+    flags: Flags,
+    loaded: Loaded,
+    tokens: Tokens,
+    log_level: LogLevel,
+) -> Result<(), ServeError> {
+    let mut signals = Signals::new()?;
+    let settings = loaded.settings.clone();
+    let (http_sender, http_receiver) = watch::channel(Arc::new(settings.http.clone()));
+    let shared = Arc::new(Shared::new(tokens, http_receiver.clone()));
+    let listening = listen(&settings, &shared, &http_receiver).await?;
+    let opened = {
+        let (settings, shared) = (settings.clone(), Arc::clone(&shared));
+        tokio::spawn(async move { open(&settings, &shared).await })
+    };
+    tokio::select! {
+        opened = opened => opened??,
+        // Recovery changes nothing that a kill could break, and there is nothing to drain.
+        () = signals.stop() => return Ok(()),
+    }
+    announce("ready");
+    if settings.demo {
+        announce(&demo::banner(&shared.tokens, listening.address)?);
+    }
+    let ended = attend(&shared, &mut signals, |reason| {
+        reload(&flags, &loaded, &http_sender, &log_level, reason);
+    })
+    .await;
+    tokio::spawn(async move {
+        signals.stop().await;
+        std::process::exit(EXIT_TERMINATED);
+    });
+    drain(&shared, listening).await?;
+    ended
+}
+
+/// Says `line` on standard output, where tools read it. Nobody having to listen, a closed pipe is
+/// no error.
+fn announce(line: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}
+
+struct Listening {
+    address: SocketAddr,
+    tasks: Vec<tokio::task::JoinHandle<usize>>,
+}
+
+/// Listens on the addresses of `settings` and announces the first on standard output.
+async fn listen(
+    settings: &Settings,
+    shared: &Arc<Shared>,
+    http: &watch::Receiver<Arc<Http>>,
+) -> Result<Listening, ServeError> {
+    let bind = |address| {
+        listener::bind(address).map_err(|source| ServeError::Bind { address, source })
+    };
+    let start = |socket: TcpListener, router| {
+        let counts = Arc::clone(&shared.connections);
+        let listener =
+            Listener::new(socket, router, http.clone(), counts, shared.stop.clone());
+        tokio::spawn(listener.run())
+    };
+    let socket = bind(settings.listen)?;
+    let address = socket.local_addr()?;
+    let mut tasks = Vec::new();
+    if let Some(apart) = settings.metrics_listen {
+        tasks.push(start(bind(apart)?, http::metrics_router(shared)));
+    }
+    tasks.push(start(socket, http::router(shared, settings.metrics_listen.is_none())));
+    announce(&format!("listening on http://{address}"));
+    Ok(Listening { address, tasks })
+}
+
+/// Recovers the log, starts the bridge, makes the demo's sale, and lets requests in.
+async fn open(settings: &Settings, shared: &Arc<Shared>) -> Result<(), ServeError> {
+    let mut options = EngineOptions::new(settings.data_dir.clone());
+    options.segment_bytes = settings.format.segment_bytes;
+    if let Some(prefix) = OrderPrefix::new(settings.format.order_prefix) {
+        options.order_prefix = prefix;
+    }
+    options.accept_clock = settings.accept_clock;
+    options.accept_file_system = settings.accept_file_system;
+    let (engine, report) = tokio::task::spawn_blocking(|| Engine::open(options)).await??;
+    tracing::info!("{report}");
+    let ordered = shared.ordered.clone();
+    engine.on_ordered(Box::new(move || ordered.send_replace(())));
+    let orders = Orders::start(settings, &engine).await?;
+    let app = App { engine, orders };
+    if settings.demo {
+        demo::prepare(&app).await?;
+    }
+    app.engine.serving();
+    shared.start(app);
+    Ok(())
+}
+
+/// Waits for what ends the server, and reloads the configuration whenever it is told to.
+async fn attend(
+    shared: &Shared,
+    signals: &mut Signals,
+    reload: impl Fn(&str),
+) -> Result<(), ServeError> {
+    loop {
+        tokio::select! {
+            asked = signals.next() => match asked {
+                Asked::Stop => return Ok(()),
+                Asked::Reload => reload("SIGHUP"),
+            },
+            why = forked(shared) => return Err(ServeError::Fork(why)),
+        }
+    }
+}
+
+/// Ends when the bridge finds that the order database follows another history.
+async fn forked(shared: &Shared) -> String {
+    match shared.app() {
+        Ok(app) => app.orders.forked().await,
+        Err(_) => std::future::pending().await,
+    }
+}
+
+/// Takes over the settings that can change in a running server, and says which can't.
+fn reload(
+    flags: &Flags,
+    started: &Loaded,
+    http: &watch::Sender<Arc<Http>>,
+    log_level: &LogLevel,
+    reason: &str,
+) {
+    let fresh = match config::load(flags) {
+        Ok(fresh) => fresh,
+        Err(error) => {
+            tracing::error!("{reason}: the old configuration stays: {error}");
+            return;
+        }
+    };
+    if let Err(error) = log_level.set(&fresh.settings.log_level) {
+        tracing::error!("{reason}: the old log level stays: {error}");
+    }
+    let mut bounds = fresh.settings.http.clone();
+    // Places are handed out from a fixed number of permits.
+    bounds.connections_max = started.settings.http.connections_max;
+    bounds.waiters_max = started.settings.http.waiters_max;
+    http.send_replace(Arc::new(bounds));
+    let fixed = SETTINGS.iter().zip(started.origins.iter().zip(&fresh.origins));
+    for (setting, (old, new)) in fixed {
+        if old.value != new.value && !setting.reloadable {
+            tracing::warn!("{reason}: {} changed: it needs a restart", setting.key);
+        }
+    }
+    tracing::info!("{reason}: the configuration was reloaded");
+}
+
+/// Stops in the order in which nothing acknowledged can be lost.
+async fn drain(shared: &Arc<Shared>, listening: Listening) -> Result<(), ServeError> {
+    tracing::info!("stopping");
+    shared.drain();
+    for task in listening.tasks {
+        let cut_off = task.await?;
+        if cut_off > 0 {
+            tracing::warn!("{cut_off} connections were cut off: drain_timeout is over");
+        }
+    }
+    let shared = Arc::clone(shared);
+    tokio::task::spawn_blocking(move || {
+        let Ok(app) = shared.app() else { return Ok(()) };
+        app.orders.stop();
+        app.engine.close()
+    })
+    .await??;
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// The signals we act upon.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hang_up: Signal,
+}
+
+/// What a signal asks for.
+enum Asked {
+    Stop,
+    Reload,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    async fn next(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.terminate.recv() => Asked::Stop,
+            _ = self.interrupt.recv() => Asked::Stop,
+            _ = self.hang_up.recv() => Asked::Reload,
+        }
+    }
+
+    /// Waits for a signal to stop; one to reload is let pass.
+    async fn stop(&mut self) {
+        while matches!(self.next().await, Asked::Reload) {}
+    }
+}
