@@ -1,1 +1,81 @@
-//! placeholder
+//! A write-ahead log with group commit: it knows bytes, not what they mean.
+//!
+//! # The story on one page
+//!
+//! Callers hold a lane of the [intake](Batch), decide, and append records under the same hold, so
+//! that log order is decision order. The [committer](Log::commit) takes what has gathered from all
+//! lanes, frames it, writes once, syncs once, and publishes how far the log is durable; waiting
+//! callers are woken then and not before. While one sync runs the next batch gathers.
+//!
+//! The log is a chain of *segments*, zero-filled ahead of time. A segment holds *frames*, each one
+//! group commit; a frame holds *records*. Every frame repeats the checksum of the one before it
+//! and says how far the segment was known to be synced when it was written. At the next start
+//! [recovery](OpenReport) reads all of it and judges the end by that evidence: a torn last write
+//! was never acknowledged and is cut; damage that a later promise reaches beyond stops the start.
+//! Old bytes are never edited: a new segment seals the log where it ends.
+//!
+//! When a write or sync fails, [everything stops](Fatal): no retry, no further acknowledgement.
+//!
+//! [`Reader`] gives durable frames in order, for those who carry the log outward.
+//!
+//! # Where to look
+//!
+//! | file | idea |
+//! |---|---|
+//! | `segment`, `frame`, `record`, `control` | the formats, each table beside the code that reads it |
+//! | `intake` | where records wait |
+//! | `committer` | the only writer |
+//! | `watermark` | what is durable, and who waits for it |
+//! | `recover`, `scan` | the decision table, and the reading that feeds it |
+//! | `spares` | segments made ahead |
+//! | `fatal` | fail-stop |
+//! | `reader` | the log as an outbox |
+//! | `log`, `threads` | the handle, and what runs behind it |
+//! | `device` | the one seam to the operating system |
+//! | `sync` | the primitives of every hand-over, for the model checker |
+
+#![warn(missing_docs)]
+
+mod block;
+mod checksum;
+mod committer;
+mod control;
+pub mod device;
+mod error;
+mod fatal;
+mod fields;
+mod frame;
+mod ids;
+mod inspect;
+mod intake;
+pub mod limits;
+mod log;
+mod metrics;
+mod names;
+pub mod planted;
+mod reader;
+mod record;
+mod recover;
+mod scan;
+mod segment;
+mod spares;
+mod sync;
+mod threads;
+mod watermark;
+
+pub use control::{Format, OWNER_BYTES};
+pub use device::posix::PosixDevice;
+pub use error::{Busy, LogUnavailable, OpenError, ReadError};
+pub use fatal::{Fatal, OnFatal};
+pub use ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
+pub use inspect::{Inspection, follow, inspect};
+pub use intake::{Batch, Class, Committed, Ticket};
+pub use limits::CONTROL_SHARD;
+pub use log::{Log, OpenOptions, OpenReport};
+pub use metrics::{Metrics, SLOW_SYNC_US, SYNC_US_BOUNDS};
+pub use reader::{Frame, Reader};
+pub use record::{RECORD_HEADER_BYTES, Record, RecordError, Records, record_bytes};
+pub use recover::{Case, Replay, TornTail};
+pub use segment::FORMAT_VERSION;
+pub use spares::SpareMade;
+pub use threads::Threads;

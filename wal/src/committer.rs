@@ -1,0 +1,274 @@
+//! The committer: the only code that writes log bytes, assigns LSNs and moves the durable marks.
+//!
+//! One commit at a time. A commit takes what is waiting, frames it, writes once, syncs once, then
+//! publishes. While one sync is in flight the next batch fills, so the slower the disk, the larger
+//! the batch, without a timer.
+
+use std::io;
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::block::{Blocks, round_up};
+use crate::control::{Control, LogEnd};
+use crate::device::{Device, File, write_full};
+use crate::error::LogUnavailable;
+use crate::fatal::{Fatal, OnFatal};
+use crate::frame::{self, FrameSpec};
+use crate::ids::{Lsn, SegmentId};
+use crate::intake::{Committed, Intake};
+use crate::limits::BLOCK_BYTES;
+use crate::metrics::Counters;
+use crate::names;
+use crate::planted::{self, Bug};
+use crate::recover::FRAMES_AT;
+use crate::segment::SegmentHeader;
+use crate::spares::{Failed, Spares};
+use crate::watermark::Watermark;
+
+/// The parts of an open log that the tail works with.
+pub(crate) struct Parts {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) intake: Intake,
+    pub(crate) watermark: Watermark,
+    pub(crate) spares: Spares,
+    pub(crate) counters: Counters,
+    pub(crate) on_fatal: OnFatal,
+}
+
+/// An I/O operation that failed; the caller of [`Tail`]'s methods never sees one.
+struct Failure {
+    op: &'static str,
+    path: String,
+    source: io::Error,
+}
+
+impl From<Failed> for Failure {
+    fn from(failed: Failed) -> Self {
+        Self { op: "create", path: failed.path, source: failed.source }
+    }
+}
+
+/// The end of the log, as the process that writes it knows it. Whoever holds it commits.
+pub(crate) struct Tail {
+    control: Control,
+    control_file: Arc<dyn File>,
+    /// The segment being filled; `None` only while the log is being opened.
+    segment: Option<(SegmentHeader, Arc<dyn File>)>,
+    offset: u64,
+    last_lsn: Lsn,
+    chain: u32,
+    commit_us: u64,
+    /// Whether every frame is promised by a later one.
+    promised: bool,
+    start_lane: usize,
+    frame: Blocks,
+    pool: Vec<Vec<u8>>,
+    marks: Vec<(usize, u64)>,
+    woken: Vec<Waker>,
+}
+
+impl Tail {
+    /// The tail of a log that recovery found to end at `end`.
+    pub(crate) fn new(
+        control: Control,
+        control_file: Arc<dyn File>,
+        end: Option<LogEnd>,
+        last_lsn: Lsn,
+    ) -> Self {
+        Self {
+            frame: Blocks::for_bytes(control.format.frame_bytes_max as usize),
+            control,
+            control_file,
+            segment: None,
+            offset: end.map_or(0, |end| end.offset),
+            last_lsn,
+            chain: end.map_or(0, |end| end.chain),
+            commit_us: 0,
+            promised: true,
+            start_lane: 0,
+            pool: Vec::new(),
+            marks: Vec::new(),
+            woken: Vec::new(),
+        }
+    }
+
+    /// Number of the segment being filled.
+    pub(crate) fn segment_id(&self) -> SegmentId {
+        self.segment.as_ref().map_or(SegmentId(0), |(header, _)| header.segment_id)
+    }
+
+    /// Opens a segment that seals the log where it ends now, or fails the log.
+    pub(crate) fn open_segment(
+        &mut self,
+        parts: &Parts,
+        sealed: SegmentId,
+    ) -> Result<(), LogUnavailable> {
+        self.rotate(parts, sealed).map_err(|failure| fail(parts, failure))
+    }
+
+    /// Makes what is waiting durable, in one frame, and publishes it.
+    pub(crate) fn commit(&mut self, parts: &Parts) -> Result<Committed, LogUnavailable> {
+        if parts.watermark.is_poisoned() {
+            return Err(LogUnavailable);
+        }
+        let frame_bytes_max = self.control.format.frame_bytes_max as usize;
+        let payload = &mut self.frame.bytes_mut()[frame::HEADER_BYTES..frame_bytes_max];
+        self.marks.clear();
+        let taken = parts.intake.take(self.start_lane, payload, &mut self.pool, &mut self.marks);
+        if taken.records == 0 {
+            return Ok(Committed::Nothing);
+        }
+        self.start_lane = (self.start_lane + 1) % (parts.intake.control_lane() + 1);
+        let last_lsn = self.last_lsn.plus(u64::from(taken.records));
+        if planted::has(Bug::PublishOneFrameEarly) {
+            parts.watermark.publish(&self.marks, last_lsn, &mut self.woken);
+        }
+        let room = self.control.format.segment_bytes - self.offset;
+        let rotated = match round_up(frame::HEADER_BYTES + taken.bytes) as u64 > room {
+            true => self.rotate(parts, self.segment_id()),
+            false => Ok(()),
+        };
+        rotated
+            .and_then(|()| self.write_frame(parts, taken.records, taken.bytes))
+            .map_err(|failure| fail(parts, failure))?;
+        self.promised = false;
+        parts.intake.release(taken.bytes);
+        parts.watermark.publish(&self.marks, self.last_lsn, &mut self.woken);
+        Ok(Committed::Frame { last_lsn: self.last_lsn, records: taken.records })
+    }
+
+    /// Writes a watermark where the last frame has no later one that promises it.
+    pub(crate) fn seal_idle(&mut self, parts: &Parts) -> Result<(), LogUnavailable> {
+        if parts.watermark.is_poisoned() {
+            return Err(LogUnavailable);
+        }
+        let room = self.control.format.segment_bytes - self.offset;
+        // A full segment needs none: its successor's header seals it.
+        if self.promised || room < BLOCK_BYTES as u64 {
+            return Ok(());
+        }
+        self.marks.clear();
+        self.write_frame(parts, 0, 0).map_err(|failure| fail(parts, failure))?;
+        self.promised = true;
+        Ok(())
+    }
+
+    /// Writes into CONTROL that the log ends here.
+    pub(crate) fn close(&mut self, parts: &Parts) -> Result<(), LogUnavailable> {
+        self.seal_idle(parts)?;
+        self.control.clean_end = Some(LogEnd {
+            segment: self.segment_id(),
+            offset: self.offset,
+            last_lsn: self.last_lsn,
+            chain: self.chain,
+        });
+        self.write_control().map_err(|failure| fail(parts, failure))
+    }
+
+    fn write_frame(&mut self, parts: &Parts, records: u32, bytes: usize) -> Result<(), Failure> {
+        let (header, file) = self.segment.as_ref().expect("an open log has a segment");
+        let before_us = parts.device.now_us();
+        self.commit_us = self.commit_us.max(before_us);
+        // With one commit at a time everything before a frame is synced when it is written.
+        let promise = if planted::has(Bug::SyncedThroughStuckAtZero) { 0 } else { self.offset };
+        let spec = FrameSpec {
+            record_count: records,
+            first_lsn: self.last_lsn.plus(1),
+            synced_through: promise,
+            epoch: header.epoch,
+            commit_us: self.commit_us,
+            chain: self.chain,
+        };
+        let sealed = frame::seal(self.frame.bytes_mut(), bytes, spec, header.stamp);
+        let frame_bytes = sealed.frame_bytes();
+        assert!(sealed.fields_ok(self.offset, self.frame.bytes().len()), "W6");
+        assert!(
+            self.offset + frame_bytes as u64 <= header.segment_bytes,
+            "a frame stays within its segment"
+        );
+        let failure = |op, source| Failure {
+            op,
+            path: parts.device.display(&names::segment(header.segment_id)),
+            source,
+        };
+        write_full(&**file, &self.frame.bytes()[..frame_bytes], self.offset)
+            .map_err(|source| failure("write", source))?;
+        self.offset += frame_bytes as u64;
+        self.chain = sealed.header_crc;
+        self.last_lsn = sealed.last_lsn();
+        if planted::has(Bug::AckBeforeSync) {
+            parts.watermark.publish(&self.marks, self.last_lsn, &mut self.woken);
+        }
+        match file.sync_data() {
+            Err(_) if planted::has(Bug::RetryAfterFailedSync) => {}
+            Err(source) => return Err(failure("sync", source)),
+            Ok(()) => {}
+        }
+        let us = parts.device.now_us().saturating_sub(before_us);
+        parts.counters.synced(records, frame_bytes, us);
+        Ok(())
+    }
+
+    /// Heads a spare as the successor of `sealed`, which is valid exactly up to here.
+    fn rotate(&mut self, parts: &Parts, sealed: SegmentId) -> Result<(), Failure> {
+        let device = &*parts.device;
+        let spare = parts.spares.take(device, &parts.intake)?;
+        let id = sealed.plus(1);
+        let failure = |op, path: &str, source| Failure { op, path: device.display(path), source };
+        let header = SegmentHeader {
+            segment_id: id,
+            stamp: device.random().map_err(|source| failure("draw a stamp for", &spare, source))?,
+            epoch: self.control.epoch,
+            first_lsn: self.last_lsn.plus(1),
+            log_uuid: self.control.log_uuid,
+            prev_segment_id: sealed,
+            prev_end_offset: self.offset,
+            prev_chain: self.chain,
+            segment_bytes: self.control.format.segment_bytes,
+            created_unix_ms: device.now_us() / 1000,
+            stale_stamp: 0,
+        };
+        let file = device.open(&spare).map_err(|source| failure("open", &spare, source))?;
+        write_full(&*file, header.encode().bytes(), 0)
+            .map_err(|source| failure("write", &spare, source))?;
+        file.sync_data().map_err(|source| failure("sync", &spare, source))?;
+        let path = names::segment(id);
+        device.rename(&spare, &path).map_err(|source| failure("rename", &spare, source))?;
+        if !planted::has(Bug::SkipDirectorySync) {
+            device
+                .sync_dir(names::WAL_DIR)
+                .map_err(|source| failure("sync", names::WAL_DIR, source))?;
+        }
+        parts.counters.rotations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.control.active_segment = id;
+        self.control.active_stamp = header.stamp;
+        self.write_control()?;
+        self.segment = Some((header, file));
+        self.offset = FRAMES_AT;
+        self.promised = true;
+        Ok(())
+    }
+
+    fn write_control(&mut self) -> Result<(), Failure> {
+        self.control.write(&*self.control_file).map_err(|source| Failure {
+            op: "write",
+            path: crate::control::CONTROL_PATH.to_owned(),
+            source,
+        })
+    }
+}
+
+/// The one way the log fails: no mark moves again, every caller is told, the owner ends the
+/// process.
+fn fail(parts: &Parts, failure: Failure) -> LogUnavailable {
+    let Failure { op, path, source } = failure;
+    parts.watermark.poison();
+    parts.intake.close();
+    (parts.on_fatal)(&Fatal { op, path, source });
+    LogUnavailable
+}
+
+/// Fails the log for a spare that could not be made.
+pub(crate) fn fail_spare(parts: &Parts, failed: Failed) -> LogUnavailable {
+    fail(parts, failed.into())
+}

@@ -1,0 +1,118 @@
+//! The one seam to the operating system. No other module of this crate may touch a file.
+//!
+//! Paths are relative to the log's directory, with `/` between their parts; `""` is the directory
+//! itself. Implementations: [`PosixDevice`](posix::PosixDevice), and behind feature `sim` the
+//! simulated disk of the campaigns.
+
+use std::io;
+use std::sync::Arc;
+
+pub(crate) mod posix;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
+
+/// A file. Reads and writes name their offset; there is no position to share.
+pub trait File: Send + Sync {
+    /// Writes some of `bytes` at `offset`; returns how many.
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    /// Reads some bytes from `offset` into `buffer`; returns how many, 0 at the end.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
+    /// Returns once everything written to this file before is on stable storage. After an error
+    /// nothing may be assumed about any of it: the kernel may have marked it clean and lost it.
+    fn sync_data(&self) -> io::Result<()>;
+    /// The file's length in bytes.
+    fn length(&self) -> io::Result<u64>;
+}
+
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Entry {
+    /// Its name, without the directory.
+    pub name: String,
+    /// Its length in bytes (0 for a directory).
+    pub bytes: u64,
+}
+
+/// What kind of file system a log lies on, where that matters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FileSystem {
+    /// Nothing speaks against it.
+    Suitable,
+    /// Its files go with the machine's memory.
+    Volatile,
+    /// A sync's promise depends on another machine.
+    Network,
+    /// A container's writable layer: goes with the container.
+    Overlay,
+}
+
+/// A directory held by this process alone; given back when dropped.
+pub trait Lock: Send + Sync {
+    /// Leaves a note for people who look into the lock's file.
+    fn note(&self, text: &str) -> io::Result<()>;
+}
+
+/// A directory on a disk, a clock, and a source of random numbers.
+pub trait Device: Send + Sync {
+    /// Creates `path`, replacing what is there, with `bytes` real zeros in it, and syncs the
+    /// file. Its name is durable only after [`Device::sync_dir`].
+    fn create_zeroed(&self, path: &str, bytes: u64) -> io::Result<()>;
+    /// Opens an existing file to read and write.
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>>;
+    /// Opens an existing file to read what is on the disk, past the page cache where the file
+    /// system can. Buffers and offsets must be whole blocks.
+    fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>>;
+    /// Renames, replacing what has the new name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Makes names created, renamed or removed in the directory durable.
+    fn sync_dir(&self, path: &str) -> io::Result<()>;
+    /// The entries of a directory, by name; `NotFound` where it does not exist.
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>>;
+    /// Removes a file.
+    fn remove(&self, path: &str) -> io::Result<()>;
+    /// Creates a directory and what leads to it; fine where it exists.
+    fn create_dir(&self, path: &str) -> io::Result<()>;
+    /// Takes the directory for this process; `WouldBlock` where another has it.
+    fn lock(&self) -> io::Result<Box<dyn Lock>>;
+    /// The kind of file system the directory lies on.
+    fn file_system(&self) -> io::Result<FileSystem>;
+    /// Wall clock, Unix microseconds.
+    fn now_us(&self) -> u64;
+    /// Random bits.
+    fn random(&self) -> io::Result<u64>;
+    /// Waits a while, for another process to let go of the lock.
+    fn pause_ms(&self, ms: u64);
+    /// The path as people know it, for messages.
+    fn display(&self, path: &str) -> String;
+}
+
+/// Writes all of `bytes`: an interrupted write is repeated, a short one continued, any other error
+/// is the caller's to fail on.
+pub(crate) fn write_full(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+    while !bytes.is_empty() {
+        match file.write_at(bytes, offset) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                offset += written as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Reads until `buffer` is full or the file ends; returns how many bytes there were.
+pub(crate) fn read_full(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}

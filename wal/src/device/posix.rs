@@ -1,0 +1,178 @@
+//! Plain files: buffered writes and `fdatasync`. Works on every file system.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::{Device, Entry, File, FileSystem, Lock};
+use crate::block::Blocks;
+
+/// Zeros are written in pieces of this size: large enough for the disk, small enough to leave it
+/// to others in between.
+const ZERO_PIECE_BYTES: usize = 1 << 20;
+
+const TMPFS_MAGIC: u64 = 0x0102_1994;
+const RAMFS_MAGIC: u64 = 0x8584_58F6;
+const NFS_MAGIC: u64 = 0x6969;
+const SMB_MAGIC: u64 = 0x517B;
+const SMB2_MAGIC: u64 = 0xFE53_4D42;
+const CIFS_MAGIC: u64 = 0xFF53_4D42;
+const OVERLAYFS_MAGIC: u64 = 0x794C_7630;
+
+/// A directory of the machine's file system.
+#[derive(Clone, Debug)]
+pub struct PosixDevice {
+    root: PathBuf,
+}
+
+impl PosixDevice {
+    /// The device of the directory `root`, which need not exist yet.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self { root: root.into() }
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        if path.is_empty() { self.root.clone() } else { self.root.join(path) }
+    }
+}
+
+struct PosixFile(fs::File);
+
+impl File for PosixFile {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+struct PosixLock(fs::File);
+
+impl Lock for PosixLock {
+    fn note(&self, text: &str) -> io::Result<()> {
+        self.0.set_len(0)?;
+        self.0.write_all_at(text.as_bytes(), 0)
+    }
+}
+
+impl Device for PosixDevice {
+    fn create_zeroed(&self, path: &str, bytes: u64) -> io::Result<()> {
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).open(self.path(path))?;
+        let zeros = Blocks::for_bytes(ZERO_PIECE_BYTES);
+        let mut left = bytes;
+        while left > 0 {
+            let piece = usize::try_from(left).unwrap_or(usize::MAX).min(ZERO_PIECE_BYTES);
+            file.write_all(&zeros.bytes()[..piece])?;
+            left -= piece as u64;
+        }
+        file.sync_all()
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        let file = OpenOptions::new().read(true).write(true).open(self.path(path))?;
+        Ok(Arc::new(PosixFile(file)))
+    }
+
+    fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        let path = self.path(path);
+        let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);
+        match OpenOptions::new().read(true).custom_flags(direct).open(&path) {
+            Ok(file) => Ok(Arc::new(PosixFile(file))),
+            // The file system has no direct I/O: let the kernel forget what it holds instead.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
+                let file = OpenOptions::new().read(true).open(&path)?;
+                rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed)?;
+                Ok(Arc::new(PosixFile(file)))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path(from), self.path(to))
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        fs::File::open(self.path(path))?.sync_all()
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
+        let mut entries = Vec::new();
+        for entry in fs::read_dir(self.path(path))? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            entries.push(Entry {
+                name: entry.file_name().to_string_lossy().into_owned(),
+                bytes: if metadata.is_dir() { 0 } else { metadata.len() },
+            });
+        }
+        entries.sort();
+        Ok(entries)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        fs::remove_file(self.path(path))
+    }
+
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        fs::create_dir_all(self.path(path))
+    }
+
+    fn lock(&self) -> io::Result<Box<dyn Lock>> {
+        let path = self.path("LOCK");
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(PosixLock(file))),
+            Err(fs::TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(fs::TryLockError::Error(error)) => Err(error),
+        }
+    }
+
+    fn file_system(&self) -> io::Result<FileSystem> {
+        // The directory may not exist yet: its nearest ancestor that does decides.
+        let absolute = std::path::absolute(&self.root)?;
+        let existing = absolute.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+        let magic = rustix::fs::statfs(existing)?.f_type;
+        Ok(match u64::try_from(magic).unwrap_or(0) {
+            TMPFS_MAGIC | RAMFS_MAGIC => FileSystem::Volatile,
+            NFS_MAGIC | SMB_MAGIC | SMB2_MAGIC | CIFS_MAGIC => FileSystem::Network,
+            OVERLAYFS_MAGIC => FileSystem::Overlay,
+            _ => FileSystem::Suitable,
+        })
+    }
+
+    fn now_us(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        let mut source = fs::File::open("/dev/urandom")?;
+        io::Read::read_exact(&mut source, &mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn pause_ms(&self, ms: u64) {
+        std::thread::sleep(Duration::from_millis(ms));
+    }
+
+    fn display(&self, path: &str) -> String {
+        self.path(path).display().to_string()
+    }
+}

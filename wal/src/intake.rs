@@ -1,0 +1,395 @@
+//! The intake: where records wait for the next commit. One lane a shard, one for control records.
+//!
+//! A caller reserves room *before* it decides ([`Intake::begin`]), holding the lane from then on,
+//! and appends under the same hold: log order is decision order, and nothing can fail after the
+//! decision. The committer takes whole chunks; a command never straddles two chunks, so it never
+//! straddles two frames.
+
+use std::collections::VecDeque;
+
+use crossbeam_utils::CachePadded;
+
+use crate::error::Busy;
+use crate::ids::Lsn;
+use crate::limits::{BATCH_FRAME_DIVISOR, CONTROL_SHARD, IN_FLIGHT_RESERVED_DIVISOR};
+use crate::record;
+use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
+
+/// How urgent room in the log is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Class {
+    /// New purchases: the first to be refused.
+    Purchase,
+    /// Everything that must go on when purchases are refused: pause, pay, cancel, give back.
+    Reserved,
+}
+
+/// Records of one lane that go into a frame together.
+#[derive(Default)]
+struct Chunk {
+    bytes: Vec<u8>,
+    records: u32,
+    last_seq: u64,
+}
+
+#[derive(Default)]
+struct LaneState {
+    /// Chunks that are full.
+    full: VecDeque<Chunk>,
+    /// The chunk being filled.
+    open: Chunk,
+    /// Sequence of the lane's last record (W4).
+    last_seq: u64,
+}
+
+/// Records waiting to be committed.
+pub(crate) struct Intake {
+    lanes: Box<[CachePadded<Mutex<LaneState>>]>,
+    in_flight_bytes: CachePadded<AtomicU64>,
+    in_flight_bytes_max: u64,
+    chunk_bytes_max: usize,
+    purchases_admitted: AtomicBool,
+    closed: AtomicBool,
+    bell: Bell,
+}
+
+impl Intake {
+    /// An empty intake that goes on after `last_seqs`, the last sequence of each lane.
+    pub(crate) fn new(last_seqs: &[u64], frame_bytes_max: usize, in_flight_bytes_max: u64) -> Self {
+        let lane = |last_seq: &u64| {
+            CachePadded::new(Mutex::new(LaneState { last_seq: *last_seq, ..LaneState::default() }))
+        };
+        Self {
+            lanes: last_seqs.iter().map(lane).collect(),
+            in_flight_bytes: CachePadded::new(AtomicU64::new(0)),
+            in_flight_bytes_max,
+            chunk_bytes_max: frame_bytes_max / BATCH_FRAME_DIVISOR,
+            purchases_admitted: AtomicBool::new(true),
+            closed: AtomicBool::new(false),
+            bell: Bell::new(),
+        }
+    }
+
+    /// Index of the control lane.
+    pub(crate) fn control_lane(&self) -> usize {
+        self.lanes.len() - 1
+    }
+
+    fn lane(&self, shard: u16) -> usize {
+        if shard == CONTROL_SHARD { self.control_lane() } else { usize::from(shard) }
+    }
+
+    /// Holds `shard`'s lane with room for `bytes` (the sum of the records' [`record_bytes`]).
+    ///
+    /// [`record_bytes`]: record::record_bytes
+    ///
+    /// # Panics
+    /// Where the shard does not exist.
+    pub(crate) fn begin(&self, shard: u16, bytes: usize, class: Class) -> Result<Batch<'_>, Busy> {
+        let lane = self.lane(shard);
+        let reserved = bytes as u64;
+        let limit = match class {
+            Class::Purchase if !self.purchases_admitted.load(Ordering::Relaxed) => 0,
+            Class::Purchase => {
+                self.in_flight_bytes_max - self.in_flight_bytes_max / IN_FLIGHT_RESERVED_DIVISOR
+            }
+            Class::Reserved => self.in_flight_bytes_max,
+        };
+        let before = self.in_flight_bytes.fetch_add(reserved, Ordering::Relaxed);
+        if before + reserved > limit {
+            self.in_flight_bytes.fetch_sub(reserved, Ordering::Relaxed);
+            return Err(Busy::Overloaded);
+        }
+        let state = self.lanes[lane].lock();
+        // Read under the lane's lock: `close` takes every lane after it has closed, so a batch
+        // that saw the intake open is in its lane before the last commit looks there.
+        if self.closed.load(Ordering::Acquire) {
+            drop(state);
+            self.in_flight_bytes.fetch_sub(reserved, Ordering::Relaxed);
+            return Err(Busy::LogUnavailable);
+        }
+        Ok(Batch { intake: self, shard, lane: Some(state), reserved, used: 0 })
+    }
+
+    /// Copies chunks of all lanes, round robin from lane `start`, into `payload`, as many as fit.
+    /// `marks` gets each lane's last sequence taken; `pool` holds emptied buffers for reuse.
+    pub(crate) fn take(
+        &self,
+        start: usize,
+        payload: &mut [u8],
+        pool: &mut Vec<Vec<u8>>,
+        marks: &mut Vec<(usize, u64)>,
+    ) -> Taken {
+        let count = self.lanes.len();
+        let mut taken = Taken { records: 0, bytes: 0 };
+        for lane in (0..count).map(|step| (start + step) % count) {
+            while let Some(mut chunk) = self.take_chunk(lane, payload.len() - taken.bytes, pool) {
+                payload[taken.bytes..][..chunk.bytes.len()].copy_from_slice(&chunk.bytes);
+                taken.bytes += chunk.bytes.len();
+                taken.records += chunk.records;
+                match marks.last_mut() {
+                    Some((last, seq)) if *last == lane => *seq = chunk.last_seq,
+                    _ => marks.push((lane, chunk.last_seq)),
+                }
+                chunk.bytes.clear();
+                if pool.len() < count {
+                    pool.push(chunk.bytes);
+                }
+            }
+        }
+        taken
+    }
+
+    fn take_chunk(&self, lane: usize, room: usize, pool: &mut Vec<Vec<u8>>) -> Option<Chunk> {
+        let mut state = self.lanes[lane].lock();
+        if let Some(chunk) = state.full.front() {
+            return if chunk.bytes.len() <= room { state.full.pop_front() } else { None };
+        }
+        if state.open.records == 0 || state.open.bytes.len() > room {
+            return None;
+        }
+        let fresh = Chunk { bytes: pool.pop().unwrap_or_default(), ..Chunk::default() };
+        Some(std::mem::replace(&mut state.open, fresh))
+    }
+
+    /// Gives back the bytes of a frame that is durable now.
+    pub(crate) fn release(&self, payload_bytes: usize) {
+        self.in_flight_bytes.fetch_sub(payload_bytes as u64, Ordering::Relaxed);
+    }
+
+    /// Bytes appended and not yet durable.
+    pub(crate) fn in_flight_bytes(&self) -> u64 {
+        self.in_flight_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether purchases are let in at all.
+    pub(crate) fn admit_purchases(&self, admitted: bool) {
+        self.purchases_admitted.store(admitted, Ordering::Relaxed);
+    }
+
+    /// Whether purchases are let in at all.
+    pub(crate) fn purchases_admitted(&self) -> bool {
+        self.purchases_admitted.load(Ordering::Relaxed)
+    }
+
+    /// Refuses every batch from now on. Returns once no batch is open.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        for lane in &self.lanes {
+            drop(lane.lock());
+        }
+        self.bell.ring();
+    }
+
+    /// Ends a wait for work.
+    pub(crate) fn interrupt(&self) {
+        self.bell.ring();
+    }
+
+    /// Sequence of the last record appended to `shard`'s lane.
+    pub(crate) fn last_seq(&self, shard: u16) -> u64 {
+        self.lanes[self.lane(shard)].lock().last_seq
+    }
+
+    /// Waits until something was appended, or about `timeout_ms`. Tells whether something was.
+    pub(crate) fn wait(&self, timeout_ms: u64) -> bool {
+        self.bell.wait(timeout_ms)
+    }
+}
+
+/// What [`Intake::take`] took.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Taken {
+    pub(crate) records: u32,
+    pub(crate) bytes: usize,
+}
+
+/// A lane held, with room reserved in it.
+pub struct Batch<'a> {
+    intake: &'a Intake,
+    shard: u16,
+    lane: Option<MutexGuard<'a, LaneState>>,
+    reserved: u64,
+    used: u64,
+}
+
+impl Batch<'_> {
+    fn lane(&mut self) -> &mut LaneState {
+        self.lane.as_mut().expect("the lane is held until the batch is dropped")
+    }
+
+    /// Starts a command whose records take `bytes` in all: they will share a frame.
+    ///
+    /// # Panics
+    /// Where they could not: callers bound their commands far below a frame.
+    pub fn command(&mut self, bytes: usize) {
+        let chunk_bytes_max = self.intake.chunk_bytes_max;
+        assert!(bytes <= chunk_bytes_max, "a command of {bytes} bytes does not fit a chunk");
+        let state = self.lane();
+        if state.open.records > 0 && state.open.bytes.len() + bytes > chunk_bytes_max {
+            let full = std::mem::take(&mut state.open);
+            state.full.push_back(full);
+        }
+    }
+
+    /// Appends a record of `kind`, whose body `write` appends. Returns its place in the shard.
+    ///
+    /// # Panics
+    /// Where the batch's records outgrow the room it reserved: the reservation is what keeps an
+    /// append from failing.
+    pub fn append(&mut self, kind: (u8, u8), write: impl FnOnce(&mut Vec<u8>)) -> u64 {
+        let shard = self.shard;
+        let state = self.lane();
+        let before = state.open.bytes.len();
+        let seq = state.last_seq + 1;
+        record::append(&mut state.open.bytes, kind, shard, seq, write);
+        state.last_seq = seq;
+        state.open.last_seq = seq;
+        state.open.records += 1;
+        let bytes = (state.open.bytes.len() - before) as u64;
+        self.used += bytes;
+        assert!(self.used <= self.reserved, "a batch must stay within the room it reserved");
+        seq
+    }
+
+    /// Place in the shard of the last record, of this batch or before it: what an answer that
+    /// changed nothing rests on (W1).
+    pub fn last_seq(&self) -> u64 {
+        self.lane.as_ref().map_or(0, |state| state.last_seq)
+    }
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        // Let go of the lane first: the committer would wake up only to wait for it.
+        self.lane = None;
+        self.intake.in_flight_bytes.fetch_sub(self.reserved - self.used, Ordering::Relaxed);
+        if self.used > 0 {
+            self.intake.bell.ring();
+        }
+    }
+}
+
+/// Wakes the committer: rung at every append, heard once.
+struct Bell {
+    rung: AtomicBool,
+    asleep: Mutex<bool>,
+    condvar: Condvar,
+}
+
+impl Bell {
+    fn new() -> Self {
+        Self { rung: AtomicBool::new(false), asleep: Mutex::new(false), condvar: Condvar::new() }
+    }
+
+    fn ring(&self) {
+        // Only the first ring since the last hearing costs more than this swap.
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            let asleep = self.asleep.lock();
+            if *asleep {
+                self.condvar.notify_all();
+            }
+        }
+    }
+
+    fn wait(&self, timeout_ms: u64) -> bool {
+        if self.rung.swap(false, Ordering::AcqRel) {
+            return true;
+        }
+        let mut asleep = self.asleep.lock();
+        // A ring between the swap above and here saw nobody asleep: look again under the lock
+        // that a ring takes before it decides whether to notify.
+        if !self.rung.load(Ordering::Acquire) {
+            *asleep = true;
+            asleep = self.condvar.wait_ms(asleep, timeout_ms);
+            *asleep = false;
+        }
+        drop(asleep);
+        self.rung.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// What a caller waits for: a record's place in its shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ticket {
+    /// The shard.
+    pub shard: u16,
+    /// The record's place in it; everything up to it must be durable.
+    pub shard_seq: u64,
+}
+
+/// What one commit did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Committed {
+    /// Nothing was waiting.
+    Nothing,
+    /// A frame was made durable.
+    Frame {
+        /// Its last record.
+        last_lsn: Lsn,
+        /// Its number of records.
+        records: u32,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn intake() -> Intake {
+        Intake::new(&[0, 0, 0], 4096, 4096)
+    }
+
+    fn put(intake: &Intake, shard: u16, bytes: usize) -> Result<u64, Busy> {
+        let room = record::record_bytes(bytes);
+        let mut batch = intake.begin(shard, room, Class::Reserved)?;
+        batch.command(room);
+        Ok(batch.append((1, 1), |out| out.resize(out.len() + bytes, 7)))
+    }
+
+    #[test]
+    fn a_command_that_does_not_fit_the_chunk_starts_the_next() {
+        let intake = intake();
+        for _ in 0..3 {
+            put(&intake, 0, 500).unwrap();
+        }
+        let (mut payload, mut marks) = (vec![0; 4000], Vec::new());
+        let taken = intake.take(0, &mut payload[..600], &mut Vec::new(), &mut marks);
+        assert_eq!((taken.records, marks.as_slice()), (1, &[(0, 1)][..]), "a chunk: 1024 bytes");
+        let taken = intake.take(0, &mut payload, &mut Vec::new(), &mut marks);
+        assert_eq!((taken.records, marks.as_slice()), (2, &[(0, 3)][..]));
+    }
+
+    #[test]
+    fn room_is_refused_before_anything_is_appended_and_comes_back() {
+        let intake = intake();
+        while put(&intake, 0, 500).is_ok() {}
+        assert!(intake.in_flight_bytes() <= 4096);
+        let last = intake.last_seq(0);
+        assert_eq!(put(&intake, 1, 500), Err(Busy::Overloaded));
+        assert_eq!((intake.last_seq(0), intake.last_seq(1)), (last, 0));
+        let mut payload = vec![0; 4096];
+        let taken = intake.take(0, &mut payload, &mut Vec::new(), &mut Vec::new());
+        intake.release(taken.bytes);
+        assert_eq!(intake.in_flight_bytes(), 0);
+        assert_eq!(put(&intake, 1, 500), Ok(1));
+    }
+
+    #[test]
+    fn purchases_are_refused_first() {
+        let intake = intake();
+        intake.begin(0, 3600, Class::Purchase).map(drop).unwrap_err();
+        intake.begin(0, 3600, Class::Reserved).map(drop).unwrap();
+        intake.admit_purchases(false);
+        assert_eq!(intake.begin(0, 8, Class::Purchase).map(drop), Err(Busy::Overloaded));
+        assert_eq!(intake.begin(0, 8, Class::Reserved).map(drop), Ok(()));
+    }
+
+    #[test]
+    fn a_closed_intake_takes_nothing() {
+        let intake = intake();
+        intake.close();
+        assert_eq!(put(&intake, 0, 8), Err(Busy::LogUnavailable));
+        assert_eq!(intake.in_flight_bytes(), 0);
+    }
+}

@@ -1,0 +1,62 @@
+//! Every bound of the log, with its reason.
+
+/// A block: the unit frames are padded to. No durable block is ever written twice (W5), so the
+/// log does not rely on a disk that keeps the old bytes around a torn rewrite.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// A frame with its header: large enough that one sync carries thousands of records, small enough
+/// that a lost tail is small.
+pub const FRAME_BYTES_MAX: usize = 1 << 20;
+
+/// Bytes appended but not yet durable, over all shards. Past it callers are refused before
+/// anything is decided. Also how far a torn tail can reach: damage beyond it is no torn tail.
+pub const IN_FLIGHT_BYTES_MAX: u64 = 8 << 20;
+
+/// Purchases leave this share of the bytes in flight (an eighth) to pause, pay and cancel.
+pub const IN_FLIGHT_RESERVED_DIVISOR: u64 = 8;
+
+/// The open batches of all shards together may exceed a frame; one shard's never does, so that a
+/// frame takes whole batches and no command is split (the divisor leaves room for its neighbours).
+pub const BATCH_FRAME_DIVISOR: usize = 4;
+
+/// A segment unless a directory was formatted otherwise.
+pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+
+/// The smallest segment: a header, two largest frames, and a watermark. Simulations use far
+/// smaller frames and keep the relation.
+pub const SEGMENT_FRAMES_MIN: u64 = 2;
+
+/// A record's length is a 16-bit field; eight-byte alignment takes the rest.
+pub const RECORD_BYTES_MAX: usize = 65_528;
+
+/// Zero-filled segments made ahead: zeroing takes a fraction of the time that filling takes.
+pub const SPARES: usize = 3;
+
+/// Spares that purchases never use, so that pause, pay and cancel go on when the disk is full.
+pub const SPARES_RESERVED: usize = 1;
+
+/// Lanes of records: one a shard, one for control records.
+pub const SHARDS_MAX: u16 = 1024;
+
+/// The lane of records that belong to no shard.
+pub const CONTROL_SHARD: u16 = 0xFFFF;
+
+/// Idle this long, the committer writes a watermark: the last acknowledged frame is then promised
+/// by a later one, and damage to it can be told from a torn tail.
+pub const IDLE_SEAL_MS: u64 = 50;
+
+/// Sinks that can pin the log.
+pub const SINKS_MAX: usize = 16;
+
+/// Segments that saw an I/O error and wait for retirement to be set aside.
+pub const NEVER_RECYCLE_MAX: usize = 64;
+
+/// Pause and number of tries for the directory lock: a server that is just ending lets go.
+pub const LOCK_RETRY_MS: u64 = 50;
+/// See [`LOCK_RETRY_MS`].
+pub const LOCK_TRIES: u32 = 5;
+
+const _: () = assert!(FRAME_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(FRAME_BYTES_MAX as u64 <= IN_FLIGHT_BYTES_MAX, "a frame is in flight whole");
+const _: () = assert!(RECORD_BYTES_MAX < FRAME_BYTES_MAX / BATCH_FRAME_DIVISOR);
+const _: () = assert!(SPARES_RESERVED < SPARES);

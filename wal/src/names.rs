@@ -1,0 +1,53 @@
+//! The names of the files, and which names a data directory may hold.
+
+use crate::ids::SegmentId;
+
+/// The directory of segments and spares.
+pub(crate) const WAL_DIR: &str = "wal";
+/// The directories of a formatted log.
+pub(crate) const DIRS: [&str; 3] = [WAL_DIR, "snap", "quarantine"];
+
+const SEGMENT_PREFIX: &str = "seg-";
+const SPARE_PREFIX: &str = "spare-";
+const SUFFIX: &str = ".log";
+
+/// Path of a segment.
+pub(crate) fn segment(id: SegmentId) -> String {
+    format!("{WAL_DIR}/{SEGMENT_PREFIX}{:016x}{SUFFIX}", id.0)
+}
+
+/// Path of a spare.
+pub(crate) fn spare(number: u64) -> String {
+    format!("{WAL_DIR}/{SPARE_PREFIX}{number:016x}{SUFFIX}")
+}
+
+/// The segment that a name in [`WAL_DIR`] stands for.
+pub(crate) fn parse_segment(name: &str) -> Option<SegmentId> {
+    parse(name, SEGMENT_PREFIX).map(SegmentId)
+}
+
+/// The number of the spare that a name in [`WAL_DIR`] stands for.
+pub(crate) fn parse_spare(name: &str) -> Option<u64> {
+    parse(name, SPARE_PREFIX)
+}
+
+fn parse(name: &str, prefix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?.strip_suffix(SUFFIX)?;
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (format!("{number:016x}") == digits).then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_back_to_its_number_and_no_other_name_does() {
+        assert_eq!(segment(SegmentId(255)), "wal/seg-00000000000000ff.log");
+        assert_eq!(parse_segment("seg-00000000000000ff.log"), Some(SegmentId(255)));
+        for name in ["seg-ff.log", "seg-00000000000000FF.log", "seg-+0000000000000ff.log", "x"] {
+            assert_eq!(parse_segment(name), None, "{name}");
+        }
+        assert_eq!(parse_spare("spare-0000000000000001.log"), Some(1));
+    }
+}

@@ -1,0 +1,195 @@
+//! The reader: durable frames, in order, never beyond the durable mark. The log is the outbox, and
+//! this is how sinks read it.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::block::Blocks;
+use crate::control::Format;
+use crate::device::{Device, read_full};
+use crate::error::ReadError;
+use crate::frame::FrameKind;
+use crate::ids::{Epoch, Lsn, SegmentId};
+use crate::names;
+use crate::record::Records;
+use crate::scan::{Scanned, Scanner, Stop};
+use crate::segment::SegmentHeader;
+
+/// A durable frame with records.
+#[derive(Clone, Debug)]
+pub struct Frame<'a> {
+    /// Its first record.
+    pub first_lsn: Lsn,
+    /// Its last record: where a reader's cursor stands after it.
+    pub last_lsn: Lsn,
+    /// The incarnation that wrote it.
+    pub epoch: Epoch,
+    /// Its header's CRC, which the next frame repeats: two logs that differ anywhere before here
+    /// differ in it.
+    pub chain: u32,
+    /// When it was committed, Unix microseconds.
+    pub commit_us: u64,
+    payload: &'a [u8],
+}
+
+impl<'a> Frame<'a> {
+    /// Its records.
+    pub fn records(&self) -> Records<'a> {
+        Records::new(self.payload, self.first_lsn)
+    }
+}
+
+/// Reads the log from a place on.
+pub struct Reader {
+    device: Arc<dyn Device>,
+    format: Format,
+    durable_lsn: Box<dyn Fn() -> Lsn + Send>,
+    scanner: Option<Scanner>,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        device: Arc<dyn Device>,
+        format: Format,
+        durable_lsn: Box<dyn Fn() -> Lsn + Send>,
+    ) -> Self {
+        Self { device, format, durable_lsn, scanner: None }
+    }
+
+    /// Goes to the end of the frame whose last record is `lsn` (`Lsn(0)`: before the first), so
+    /// that [`Reader::next_frame`] gives the one after it. Returns that frame's chain, 0 for none.
+    pub fn seek(&mut self, lsn: Lsn) -> Result<u32, ReadError> {
+        self.scanner = None;
+        let end = (self.durable_lsn)();
+        if lsn > end {
+            return Err(ReadError::BeyondEnd { asked: lsn, end });
+        }
+        let ids = self.segments()?;
+        let mut scanner = None;
+        for id in ids.iter().rev() {
+            let candidate = self.open(*id)?;
+            let starts_at_or_before = candidate.header.first_lsn.0 <= lsn.0.max(1);
+            let first_lsn = candidate.header.first_lsn;
+            scanner = Some(candidate);
+            if starts_at_or_before {
+                break;
+            }
+            if Some(id) == ids.first() {
+                return Err(ReadError::Retired { asked: lsn, oldest: first_lsn });
+            }
+        }
+        // Restarts leave segments without frames that begin at the same LSN: the oldest of those
+        // is where reading starts.
+        let Some(mut scanner) = scanner else { return Ok(0) };
+        while lsn == Lsn(0) && scanner.header.prev_segment_id != SegmentId(0) {
+            scanner = self.open(scanner.header.prev_segment_id)?;
+        }
+        self.scanner = Some(scanner);
+        if lsn == Lsn(0) {
+            return Ok(0);
+        }
+        loop {
+            match self.step(end)? {
+                Some((last_lsn, chain)) if last_lsn == lsn => return Ok(chain),
+                Some((last_lsn, _)) if last_lsn < lsn => {}
+                _ => return Err(ReadError::NotAFrameEnd(lsn)),
+            }
+        }
+    }
+
+    /// The next durable frame, or `None` where the reader has caught up with the durable mark.
+    pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError> {
+        if self.scanner.is_none() {
+            self.seek(Lsn(0))?;
+        }
+        let durable_lsn = (self.durable_lsn)();
+        if self.step(durable_lsn)?.is_none() {
+            return Ok(None);
+        }
+        let last = self.scanner.as_ref().and_then(Scanner::last);
+        Ok(last.map(|Scanned { header, payload }| Frame {
+            first_lsn: header.first_lsn,
+            last_lsn: header.last_lsn(),
+            epoch: header.epoch,
+            chain: header.header_crc,
+            commit_us: header.commit_us,
+            payload,
+        }))
+    }
+
+    /// Steps over the next frame with records up to `durable_lsn`: its last LSN and chain.
+    fn step(&mut self, durable_lsn: Lsn) -> Result<Option<(Lsn, u32)>, ReadError> {
+        loop {
+            let Some(scanner) = &mut self.scanner else { return Ok(None) };
+            // Bytes beyond the durable mark may be half written: they are not even looked at.
+            if scanner.position.next_lsn > durable_lsn {
+                scanner.refresh();
+                return Ok(None);
+            }
+            match scanner.next(scanner.header.segment_bytes) {
+                Ok(scanned) if scanned.header.kind == FrameKind::Watermark => {}
+                Ok(scanned) => {
+                    let header = scanned.header;
+                    return Ok(Some((header.last_lsn(), header.header_crc)));
+                }
+                Err(Stop::Unreadable(source)) if source.kind() != io::ErrorKind::UnexpectedEof => {
+                    return Err(self.io("read", scanner_path(&self.scanner), source));
+                }
+                Err(_) => self.next_segment()?,
+            }
+        }
+    }
+
+    /// Goes on in the successor, if the present segment is sealed exactly here.
+    fn next_segment(&mut self) -> Result<(), ReadError> {
+        let Some(scanner) = &self.scanner else { return Ok(()) };
+        let (id, position) = (scanner.header.segment_id, scanner.position);
+        let damaged = || ReadError::Damaged {
+            path: self.device.display(&names::segment(id)),
+            offset: position.offset,
+        };
+        if !self.segments()?.contains(&id.plus(1)) {
+            return Err(damaged());
+        }
+        let next = self.open(id.plus(1))?;
+        let sealed_here = next.header.prev_end_offset == position.offset
+            && next.header.prev_chain == position.chain
+            && next.header.first_lsn == position.next_lsn;
+        if !sealed_here {
+            return Err(damaged());
+        }
+        self.scanner = Some(next);
+        Ok(())
+    }
+
+    fn segments(&self) -> Result<Vec<SegmentId>, ReadError> {
+        let entries = self
+            .device
+            .list(names::WAL_DIR)
+            .map_err(|source| self.io("list", names::WAL_DIR.to_owned(), source))?;
+        let mut ids: Vec<_> =
+            entries.iter().filter_map(|entry| names::parse_segment(&entry.name)).collect();
+        ids.sort_unstable();
+        Ok(ids)
+    }
+
+    fn open(&self, id: SegmentId) -> Result<Scanner, ReadError> {
+        let path = names::segment(id);
+        let file =
+            self.device.open(&path).map_err(|source| self.io("open", path.clone(), source))?;
+        let mut block = Blocks::new(1);
+        let read = read_full(&*file, block.bytes_mut(), 0)
+            .map_err(|source| self.io("read", path.clone(), source))?;
+        let header = SegmentHeader::parse(&block.bytes()[..read])
+            .map_err(|_| ReadError::Damaged { path: self.device.display(&path), offset: 0 })?;
+        Ok(Scanner::new(file, header, self.format.frame_bytes_max as usize))
+    }
+
+    fn io(&self, op: &'static str, path: String, source: io::Error) -> ReadError {
+        ReadError::Io { op, path: self.device.display(&path), source }
+    }
+}
+
+fn scanner_path(scanner: &Option<Scanner>) -> String {
+    scanner.as_ref().map_or(String::new(), |scanner| names::segment(scanner.header.segment_id))
+}

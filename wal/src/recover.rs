@@ -1,0 +1,506 @@
+//! Recovery: where the log ends, and whether that end can be trusted.
+//!
+//! Reading goes from the oldest segment to the last, frame by frame. The first block that is not
+//! the next valid frame, at offset P, is judged by evidence, not by a guess: every frame says how
+//! much was known synced when it was written (`synced_through`), so a later intact frame that
+//! promises more than P proves that something acknowledged is damaged; a damaged end that nothing
+//! promised was never acknowledged.
+//!
+//! | case | evidence at P                                                        | verdict |
+//! |------|----------------------------------------------------------------------|---------|
+//! | A    | zero or an earlier life's block, nothing of this life beyond         | end     |
+//! | B    | not the next frame, no promise beyond P, damage within what can be   | end,    |
+//! |      | in flight                                                            | reported|
+//! | C    | a frame beyond P promises more than P                                | refuse  |
+//! | D    | damage reaches further than could be in flight                       | refuse  |
+//! | E    | a sealed segment ends before its seal                                | refuse  |
+//! | F    | P is unreadable: below a promise refuse; above every promise as B,   | either  |
+//! |      | and the file is never used again                                     |         |
+//! | G    | CONTROL knows of a clean end elsewhere                               | refuse  |
+//! | H    | a frame with right checksums and a wrong link: below a promise       | either  |
+//! |      | refuse, else as B                                                    |         |
+//! | I    | a segment is missing, twice there, or not the one CONTROL knows      | refuse  |
+//! | J    | an unknown format version or incompatible feature                    | refuse  |
+//!
+//! Recovery writes nothing into existing segments (W10): the next process seals the log at P by
+//! opening a new segment that says so.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::block::{BLOCK, Blocks};
+use crate::control::{Control, LogEnd};
+use crate::device::{Device, File, read_full};
+use crate::error::OpenError;
+use crate::ids::{Lsn, SegmentId};
+use crate::limits::CONTROL_SHARD;
+use crate::names;
+use crate::planted::{self, Bug};
+use crate::record::{Record, Records};
+use crate::scan::{self, Scanner, Stop, Survey};
+use crate::segment::{SegmentHeader, SegmentHeaderError};
+
+/// What the evidence at the end of the log says; the letters are those of the table above.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub enum Case {
+    /// A.
+    CleanEnd,
+    /// B.
+    TornTail,
+    /// C.
+    PromisedDamage,
+    /// D.
+    TooMuchDamage,
+    /// E.
+    SealedDamage,
+    /// F, below a promise.
+    UnreadablePromised,
+    /// F, above every promise.
+    UnreadableTail,
+    /// G.
+    CleanEndMoved,
+    /// H, below a promise.
+    BrokenLink,
+    /// I.
+    SegmentMissing,
+}
+
+impl Case {
+    /// Whether the log may be served from here.
+    pub const fn serves(self) -> bool {
+        matches!(self, Self::CleanEnd | Self::TornTail | Self::UnreadableTail)
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CleanEnd => "the log ends cleanly",
+            Self::TornTail => "the last write was torn and never acknowledged",
+            Self::PromisedDamage => "acknowledged records are damaged (a later frame vouches)",
+            Self::TooMuchDamage => "more is damaged than can have been in flight",
+            Self::SealedDamage => "a sealed segment is damaged",
+            Self::UnreadablePromised => "the disk does not give acknowledged records back",
+            Self::UnreadableTail => "the disk does not give the unacknowledged tail back",
+            Self::CleanEndMoved => "the log does not end where the last clean shutdown left it",
+            Self::BrokenLink => "an acknowledged frame does not follow from the one before it",
+            Self::SegmentMissing => "a segment is missing or not the one that belongs here",
+        })
+    }
+}
+
+/// What the clean-shutdown witness in CONTROL says about P.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum CleanWitness {
+    /// The last process did not end cleanly.
+    Silent,
+    /// It ended exactly here.
+    Agrees,
+    /// It ended elsewhere.
+    Differs,
+}
+
+/// What was found at P.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Found {
+    Nothing,
+    Garbage,
+    BrokenLink,
+    Unreadable,
+}
+
+/// All that [`classify`] may look at, for the end of a last segment. A sealed one has nothing to
+/// weigh: [`Segment::check_seal`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Evidence {
+    pub(crate) found: Found,
+    pub(crate) promised_beyond: bool,
+    pub(crate) damage_too_far: bool,
+    pub(crate) anything_beyond: bool,
+    pub(crate) clean: CleanWitness,
+}
+
+/// The decision table.
+pub(crate) fn classify(evidence: &Evidence) -> Case {
+    let Evidence { found, promised_beyond, damage_too_far, anything_beyond, .. } = *evidence;
+    if evidence.clean == CleanWitness::Differs {
+        return Case::CleanEndMoved;
+    }
+    match (promised_beyond, found) {
+        (true, Found::Unreadable) => Case::UnreadablePromised,
+        (true, Found::BrokenLink) => Case::BrokenLink,
+        (true, _) => Case::PromisedDamage,
+        (false, _) if damage_too_far => Case::TooMuchDamage,
+        (false, Found::Unreadable) => Case::UnreadableTail,
+        (false, Found::Nothing) if !anything_beyond => Case::CleanEnd,
+        (false, _) => Case::TornTail,
+    }
+}
+
+/// A torn tail that was cut, for the report.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TornTail {
+    /// The segment's file.
+    pub path: String,
+    /// Where the valid frames end.
+    pub offset: u64,
+    /// Bytes from there to the end of what was torn. None of it was acknowledged.
+    pub bytes: u64,
+}
+
+/// What recovery found.
+pub(crate) struct Recovered {
+    /// The last segment, with where it ends; `None` in a log that has none yet.
+    pub(crate) end: Option<LogEnd>,
+    pub(crate) last_lsn: Lsn,
+    /// Last sequence of each lane, the control lane last.
+    pub(crate) shard_seqs: Vec<u64>,
+    pub(crate) torn_tail: Option<TornTail>,
+    /// The last segment must never be used again.
+    pub(crate) unreadable_tail: bool,
+    pub(crate) segments: u64,
+}
+
+/// The first block of a segment is its header; frames begin after it.
+pub(crate) const FRAMES_AT: u64 = BLOCK;
+
+/// How far the last segment is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reach {
+    /// To its end, which is judged.
+    Everything,
+    /// As far as a later frame promises: a process beside this one is still writing.
+    Promised,
+}
+
+/// What the owner makes of a record.
+pub type Replay<'a> =
+    dyn FnMut(&Record<'_>) -> Result<(), Box<dyn std::error::Error + Send + Sync>> + 'a;
+
+/// The index of a record's lane, or `None` where its shard does not exist.
+pub(crate) fn lane(shard: u16, shard_count: u16) -> Option<usize> {
+    match shard {
+        CONTROL_SHARD => Some(usize::from(shard_count)),
+        shard if shard < shard_count => Some(usize::from(shard)),
+        _ => None,
+    }
+}
+
+/// The segments that are there, ascending, checked to be without gap or repeat (case I).
+pub(crate) fn list_segments(
+    device: &dyn Device,
+    control: &Control,
+) -> Result<Vec<SegmentId>, OpenError> {
+    let entries = device.list(names::WAL_DIR).map_err(|source| OpenError::Io {
+        op: "list",
+        path: device.display(names::WAL_DIR),
+        source,
+    })?;
+    let mut ids: Vec<_> =
+        entries.iter().filter_map(|entry| names::parse_segment(&entry.name)).collect();
+    ids.sort_unstable();
+    ids.retain(|id| *id >= control.oldest_needed_segment);
+    let first = control.oldest_needed_segment;
+    let dense = ids.iter().zip(0..).position(|(id, index)| *id != first.plus(index));
+    let missing = match dense {
+        Some(index) => Some(first.plus(index as u64)),
+        None if control.active_segment >= first.plus(ids.len() as u64) => {
+            Some(first.plus(ids.len() as u64))
+        }
+        None => None,
+    };
+    match missing {
+        None => Ok(ids),
+        Some(id) => Err(OpenError::Refused {
+            path: device.display(&names::segment(id)),
+            offset: 0,
+            case: Case::SegmentMissing,
+            first_lost_lsn: Lsn(0),
+            until: String::new(),
+        }),
+    }
+}
+
+/// Reads and checks the header of a segment (cases I and J).
+pub(crate) fn read_header(
+    device: &dyn Device,
+    control: &Control,
+    id: SegmentId,
+) -> Result<SegmentHeader, OpenError> {
+    let path = names::segment(id);
+    let io = |source| OpenError::Io { op: "read", path: device.display(&path), source };
+    let file = device.open_uncached(&path).map_err(io)?;
+    let mut block = Blocks::new(1);
+    let read = read_full(&*file, block.bytes_mut(), 0).map_err(io)?;
+    let bytes = file.length().map_err(io)?;
+    let not_ours = |what| OpenError::NotOurs { path: device.display(&path), what };
+    let header = SegmentHeader::parse(&block.bytes()[..read]).map_err(|error| match error {
+        SegmentHeaderError::Damaged(what) => not_ours(what),
+        SegmentHeaderError::TooNew { format_version, feature_incompat } => OpenError::TooNew {
+            path: device.display(&path),
+            format_version: u32::from(format_version),
+            feature_incompat,
+        },
+    })?;
+    let active = id == control.active_segment;
+    let checks = [
+        (header.log_uuid == control.log_uuid, "belongs to another log"),
+        (header.segment_id == id, "is another segment under a wrong name"),
+        (header.epoch <= control.epoch, "is from a later run than CONTROL knows"),
+        (!active || header.stamp == control.active_stamp, "is not the segment CONTROL knows"),
+        (header.segment_bytes == control.format.segment_bytes, "has another segment size"),
+        (bytes == header.segment_bytes, "has another length than its header says"),
+    ];
+    match checks.iter().find(|(ok, _)| !ok) {
+        None => Ok(header),
+        Some((_, what)) => Err(not_ours(what)),
+    }
+}
+
+/// Reads the whole log, handing every record to `replay`, and judges its end.
+pub(crate) fn recover(
+    device: &dyn Device,
+    control: &Control,
+    reach: Reach,
+    replay: &mut Replay<'_>,
+) -> Result<Recovered, OpenError> {
+    let ids = list_segments(device, control)?;
+    let headers: Vec<SegmentHeader> =
+        ids.iter().map(|id| read_header(device, control, *id)).collect::<Result<_, _>>()?;
+    let lanes = usize::from(control.format.shard_count) + 1;
+    let mut recovered = Recovered {
+        end: None,
+        last_lsn: Lsn(headers.first().map_or(0, |header| header.first_lsn.0 - 1)),
+        shard_seqs: vec![0; lanes],
+        torn_tail: None,
+        unreadable_tail: false,
+        segments: ids.len() as u64,
+    };
+    for (index, header) in headers.iter().enumerate() {
+        let successor = headers.get(index + 1);
+        let segment = Segment { device, control, header, successor };
+        segment.recover(reach, replay, &mut recovered)?;
+    }
+    Ok(recovered)
+}
+
+/// One segment under recovery.
+struct Segment<'a> {
+    device: &'a dyn Device,
+    control: &'a Control,
+    header: &'a SegmentHeader,
+    successor: Option<&'a SegmentHeader>,
+}
+
+impl Segment<'_> {
+    fn recover(
+        &self,
+        reach: Reach,
+        replay: &mut Replay<'_>,
+        recovered: &mut Recovered,
+    ) -> Result<(), OpenError> {
+        let Self { device, header, .. } = *self;
+        let path = names::segment(header.segment_id);
+        let file = device.open_uncached(&path).map_err(|source| OpenError::Io {
+            op: "open",
+            path: device.display(&path),
+            source,
+        })?;
+        let limit = match (self.successor, reach) {
+            (Some(next), _) => next.prev_end_offset,
+            (None, Reach::Everything) => header.segment_bytes,
+            (None, Reach::Promised) => {
+                scan::survey(&*file, header, FRAMES_AT).promised_through.max(FRAMES_AT)
+            }
+        };
+        let (end, stop) = self.read(Arc::clone(&file), limit, replay, recovered)?;
+        recovered.end = Some(end);
+        match (self.successor, reach) {
+            (Some(next), _) => self.check_seal(next, &end),
+            (None, Reach::Everything) => self.judge(&*file, &end, &stop, recovered),
+            (None, Reach::Promised) if end.offset == limit => Ok(()),
+            (None, Reach::Promised) => Err(self.refused(&end, Case::PromisedDamage, String::new())),
+        }
+    }
+
+    /// Reads frames up to `limit`; tells where and why they end.
+    fn read(
+        &self,
+        file: Arc<dyn File>,
+        limit: u64,
+        replay: &mut Replay<'_>,
+        recovered: &mut Recovered,
+    ) -> Result<(LogEnd, Stop), OpenError> {
+        let format = &self.control.format;
+        let mut scanner = Scanner::new(file, *self.header, format.frame_bytes_max as usize);
+        let stop = loop {
+            let scanned = match scanner.next(limit) {
+                Ok(scanned) => scanned,
+                Err(stop) => break stop,
+            };
+            for record in Records::new(scanned.payload, scanned.header.first_lsn) {
+                let record = record
+                    .map_err(|error| OpenError::Rejected { lsn: error.0, why: error.into() })?;
+                take(&record, format.shard_count, recovered, replay)?;
+            }
+            recovered.last_lsn = scanned.header.last_lsn();
+        };
+        let end = LogEnd {
+            segment: self.header.segment_id,
+            offset: scanner.position.offset,
+            last_lsn: recovered.last_lsn,
+            chain: scanner.position.chain,
+        };
+        Ok((end, stop))
+    }
+
+    /// A sealed segment tolerates no damage at all (W9): it ends exactly where its successor says.
+    fn check_seal(&self, next: &SegmentHeader, end: &LogEnd) -> Result<(), OpenError> {
+        let whole = end.offset == next.prev_end_offset
+            && end.chain == next.prev_chain
+            && end.last_lsn.plus(1) == next.first_lsn
+            && self.header.segment_id == next.prev_segment_id
+            && self.header.epoch <= next.epoch;
+        if whole {
+            return Ok(());
+        }
+        let until = format!(" to LSN {}", next.first_lsn.0.saturating_sub(1));
+        Err(self.refused(end, Case::SealedDamage, until))
+    }
+
+    /// Judges the end of the last segment by what lies beyond it.
+    fn judge(
+        &self,
+        file: &dyn File,
+        end: &LogEnd,
+        stop: &Stop,
+        recovered: &mut Recovered,
+    ) -> Result<(), OpenError> {
+        let survey = scan::survey(file, self.header, end.offset);
+        let case = classify(&self.evidence(end, stop, &survey));
+        if !case.serves() && !planted::has(Bug::DamageTakenForTornTail) {
+            let until = survey.last_lsn.map_or(String::new(), |lsn| format!(" to LSN {lsn}"));
+            return Err(self.refused(end, case, until));
+        }
+        recovered.unreadable_tail = case == Case::UnreadableTail;
+        recovered.torn_tail = (case != Case::CleanEnd).then(|| TornTail {
+            path: self.device.display(&names::segment(self.header.segment_id)),
+            offset: end.offset,
+            bytes: survey.damage_bytes,
+        });
+        Ok(())
+    }
+
+    fn evidence(&self, end: &LogEnd, stop: &Stop, survey: &Survey) -> Evidence {
+        let format = &self.control.format;
+        // Payload blocks of an earlier life's frame have no header of their own to be told by:
+        // where there was such a life, one frame of them may follow what was in flight.
+        let lived_before = self.header.stale_stamp != 0;
+        let stale_bytes = if lived_before { u64::from(format.frame_bytes_max) } else { 0 };
+        Evidence {
+            found: match stop {
+                Stop::Full | Stop::Zero | Stop::Stale => Found::Nothing,
+                Stop::Invalid => Found::Garbage,
+                Stop::BrokenLink => Found::BrokenLink,
+                Stop::Unreadable(_) => Found::Unreadable,
+            },
+            promised_beyond: survey.promised_through > end.offset,
+            damage_too_far: survey.damage_bytes > format.in_flight_bytes_max + stale_bytes,
+            anything_beyond: survey.damage_bytes > 0,
+            clean: match &self.control.clean_end {
+                None => CleanWitness::Silent,
+                Some(clean) if clean == end => CleanWitness::Agrees,
+                Some(_) => CleanWitness::Differs,
+            },
+        }
+    }
+
+    fn refused(&self, end: &LogEnd, case: Case, until: String) -> OpenError {
+        OpenError::Refused {
+            path: self.device.display(&names::segment(self.header.segment_id)),
+            offset: end.offset,
+            case,
+            first_lost_lsn: end.last_lsn.plus(1),
+            until,
+        }
+    }
+}
+
+/// Hands one record to the owner, after its sequence was checked (W4).
+fn take(
+    record: &Record<'_>,
+    shard_count: u16,
+    recovered: &mut Recovered,
+    replay: &mut Replay<'_>,
+) -> Result<(), OpenError> {
+    let rejected = |why| OpenError::Rejected { lsn: record.lsn, why };
+    let seq = lane(record.shard, shard_count)
+        .and_then(|lane| recovered.shard_seqs.get_mut(lane))
+        .ok_or_else(|| rejected("its shard does not exist".into()))?;
+    if record.shard_seq != *seq + 1 {
+        return Err(rejected(format!("shard sequence {} after {seq}", record.shard_seq).into()));
+    }
+    *seq = record.shard_seq;
+    replay(record).map_err(rejected)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FOUND: [Found; 4] =
+        [Found::Nothing, Found::Garbage, Found::BrokenLink, Found::Unreadable];
+    const CLEAN: [CleanWitness; 3] =
+        [CleanWitness::Silent, CleanWitness::Agrees, CleanWitness::Differs];
+
+    fn every_evidence() -> Vec<Evidence> {
+        let mut all = Vec::new();
+        for bits in 0..8u8 {
+            for found in FOUND {
+                for clean in CLEAN {
+                    all.push(Evidence {
+                        promised_beyond: bits & 1 != 0,
+                        damage_too_far: bits & 2 != 0,
+                        anything_beyond: bits & 4 != 0,
+                        found,
+                        clean,
+                    });
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn damage_that_anything_vouches_against_is_never_served() {
+        for evidence in every_evidence() {
+            let vouched = evidence.promised_beyond
+                || evidence.damage_too_far
+                || evidence.clean == CleanWitness::Differs;
+            assert_eq!(classify(&evidence).serves(), !vouched, "{evidence:?}");
+        }
+    }
+
+    #[test]
+    fn every_case_of_the_table_is_reached() {
+        let mut cases: Vec<_> = every_evidence().iter().map(classify).collect();
+        cases.sort_unstable();
+        cases.dedup();
+        // Case E is decided by the seal and case I by the listing, before there is a P.
+        assert_eq!(cases.len(), 8);
+        assert!(!cases.contains(&Case::SegmentMissing) && !cases.contains(&Case::SealedDamage));
+    }
+
+    #[test]
+    fn a_silent_end_is_clean_only_where_nothing_lies_beyond() {
+        let end = Evidence {
+            found: Found::Nothing,
+            promised_beyond: false,
+            damage_too_far: false,
+            anything_beyond: false,
+            clean: CleanWitness::Silent,
+        };
+        assert_eq!(classify(&end), Case::CleanEnd);
+        assert_eq!(classify(&Evidence { anything_beyond: true, ..end }), Case::TornTail);
+    }
+}

@@ -1,0 +1,92 @@
+//! The primitives of every hand-over in this crate, so that loom can see each of them: built with
+//! `--cfg loom` the very same code runs under the model checker (`loom-tests`).
+//!
+//! A poisoned lock is entered all the same: a panic between decision and append aborts the process
+//! (the caller's guard sees to it), and elsewhere the data behind these locks stays whole.
+
+#[cfg(loom)]
+use loom::sync as imp;
+#[cfg(not(loom))]
+use std::sync as imp;
+
+pub(crate) use imp::MutexGuard;
+pub(crate) use imp::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use std::sync::PoisonError;
+
+/// A mutual exclusion lock.
+#[derive(Debug)]
+pub(crate) struct Mutex<T>(imp::Mutex<T>);
+
+impl<T> Mutex<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Self(imp::Mutex::new(value))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A condition to wait for under a [`Mutex`].
+#[derive(Debug)]
+pub(crate) struct Condvar(imp::Condvar);
+
+impl Condvar {
+    pub(crate) fn new() -> Self {
+        Self(imp::Condvar::new())
+    }
+
+    pub(crate) fn notify_all(&self) {
+        self.0.notify_all();
+    }
+
+    /// Waits, at most `timeout_ms`. The model checker has no time: there it waits for a notice.
+    pub(crate) fn wait_ms<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout_ms: u64,
+    ) -> MutexGuard<'a, T> {
+        #[cfg(loom)]
+        {
+            let _ = timeout_ms;
+            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        }
+        #[cfg(not(loom))]
+        {
+            let timeout = std::time::Duration::from_millis(timeout_ms);
+            self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0
+        }
+    }
+}
+
+/// Runs `future` to its end on this thread.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    #[cfg(loom)]
+    {
+        loom::future::block_on(future)
+    }
+    #[cfg(not(loom))]
+    {
+        use std::sync::Arc;
+        use std::task::{Context, Poll, Wake, Waker};
+        use std::thread::{self, Thread};
+
+        struct Unpark(Thread);
+        impl Wake for Unpark {
+            fn wake(self: Arc<Self>) {
+                self.0.unpark();
+            }
+        }
+
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        let mut context = Context::from_waker(&waker);
+        let mut future = std::pin::pin!(future);
+        loop {
+            match future.as_mut().poll(&mut context) {
+                Poll::Ready(output) => return output,
+                Poll::Pending => thread::park(),
+            }
+        }
+    }
+}
