@@ -1,5 +1,6 @@
 //! The books of a sale after it: the orders in SQLite, and the figures that `sluice check` finds
 //! in the log alone.
+#![allow(dead_code, reason = "each test binary uses its own part of the books")]
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,7 +10,8 @@ use serde_json::Value;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{Connection as _, Row as _};
 
-use super::shop::{Shop, sluice};
+use crate::common::sluice;
+use crate::shop::Shop;
 
 /// Orders are waited for this long after the last acceptance.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -27,7 +29,7 @@ pub struct Checked {
 
 /// Runs `sluice check`, which must find nothing wrong; the row of `activity`.
 pub fn check(data_dir: &Path, activity: u64) -> Checked {
-    let output = sluice().args(["check", "--data-dir"]).arg(data_dir).output().unwrap();
+    let output = sluice(["check", "--data-dir"]).arg(data_dir).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{}: {errors}\n{text}", output.status);

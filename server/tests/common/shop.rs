@@ -1,16 +1,24 @@
 //! Shoppers for the acceptance tests: a plain blocking HTTP client that keeps the history of what
 //! it was told. It shares no code with the product, so that the product can't vouch for itself.
+#![allow(dead_code, reason = "each test binary uses its own part of the shop")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, RwLock};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::{Server, sluice};
+
+/// Small segments: a start makes its spare segments, and zeroing 64 MiB ones again and again
+/// would take most of a test's time.
+const SEGMENT_BYTES: &str = "4194304";
 
 /// An answer is waited for this long; far above what a loaded machine needs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
@@ -21,9 +29,25 @@ const RETRY_LIMIT: Duration = Duration::from_secs(120);
 /// Between two tries of a request.
 const RETRY_WAIT: Duration = Duration::from_millis(5);
 
-/// Runs the `sluice` binary under test.
-pub fn sluice() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_sluice"))
+/// A scratch directory on the build's own disk: `/tmp` may be a file system that the log refuses.
+pub fn scratch() -> TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+}
+
+/// A demo on `data_dir`, ready. Dropping it is a SIGKILL.
+pub fn demo(data_dir: &Path) -> Server {
+    Server::start_in(data_dir, &["--demo"], &[("SLUICE_FORMAT__SEGMENT_BYTES", SEGMENT_BYTES)])
+}
+
+/// `sluice serve --demo` on `data_dir` without waiting for anything it does.
+pub fn start_demo(data_dir: &Path) -> Child {
+    sluice(["serve", "--demo", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(data_dir)
+        .env("SLUICE_FORMAT__SEGMENT_BYTES", SEGMENT_BYTES)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 /// Signed tokens of `count` users from `first` on, through `sluice token`.
@@ -38,8 +62,7 @@ pub fn admin_token(data_dir: &Path) -> String {
 
 fn sign(data_dir: &Path, first: u64, count: usize, flags: &[&str]) -> Vec<String> {
     let (first, count) = (first.to_string(), count.to_string());
-    let output = sluice()
-        .args(["token", "--user", &first, "--count", &count])
+    let output = sluice(["token", "--user", &first, "--count", &count])
         .arg("--data-dir")
         .arg(data_dir)
         .args(flags)
@@ -196,8 +219,7 @@ impl Shop {
         let path = format!("/api/flashsales/{}/purchase", self.activity);
         let body = serde_json::json!({ "client_request_id": click.request_id, "quantity": 1 });
         loop {
-            let answer =
-                connection.call(("POST", &path), &self.tokens[click.shopper], Some(&body));
+            let answer = connection.call(("POST", &path), &self.tokens[click.shopper], Some(&body));
             if let Some(outcome) = answer.as_ref().ok().and_then(outcome) {
                 self.answered.fetch_add(1, Ordering::Relaxed);
                 let is_accepted = matches!(outcome, Outcome::Accepted { .. });
@@ -246,10 +268,8 @@ pub fn rush_clicks(shoppers: usize, seed: u64) -> Vec<Click> {
     let mut random = Random::new(seed);
     let mut clicks: Vec<_> = (0..shoppers)
         .flat_map(|shopper| {
-            ["first", "first", "second"].map(|name| Click {
-                shopper,
-                request_id: format!("{name}-{shopper}"),
-            })
+            ["first", "first", "second"]
+                .map(|name| Click { shopper, request_id: format!("{name}-{shopper}") })
         })
         .collect();
     for index in (1..clicks.len()).rev() {

@@ -1,0 +1,237 @@
+//! `sluice check` and `sluice dump` tell what really happened, beside a running server and after
+//! it, from the log alone.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "common/books.rs"]
+mod books;
+mod common;
+#[path = "common/shop.rs"]
+mod shop;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use books::Checked;
+use common::{Server, sluice, wait};
+use shop::{Click, Connection, Outcome, Shop, scratch};
+
+const ACTIVITY: u64 = 30_001;
+
+/// The log promises a frame as synced with the next one or after a moment of rest; until then an
+/// onlooker does not see it.
+const PROMISE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A demo in which five users bought, one of them cancelled, and seven units were restocked.
+struct Story {
+    data_dir: tempfile::TempDir,
+    server: Server,
+    shop: Shop,
+    reservations: Vec<u64>,
+}
+
+const AFTER_THE_STORY: Checked =
+    Checked { total: 1_007, available: 1_003, locked: 4, sold: 0, rolled_back: 1, reservations: 5 };
+
+fn story() -> Story {
+    let data_dir = scratch();
+    let server = shop::demo(data_dir.path());
+    let shop = Shop::new(server.address, ACTIVITY, shop::tokens(data_dir.path(), 1, 10));
+    let mut connection = Connection::new(server.address);
+    let reservations: Vec<_> = (0..5).map(|shopper| buy(&shop, shopper, &mut connection)).collect();
+    let cancel = format!("/api/orders/{}/cancel", reservations[2].1);
+    let cancelled = connection.call(("POST", &cancel), &shop.tokens[2], None).unwrap();
+    assert_eq!(cancelled.status, 200, "{cancelled:?}");
+    let restocked = server.authorized(
+        &shop::admin_token(data_dir.path()),
+        "POST",
+        &format!("/api/admin/flashsales/{ACTIVITY}/restock"),
+        &[("Idempotency-Key", "restock-1")],
+        Some(&json!({ "quantity": 7 })),
+    );
+    assert_eq!(restocked.status, 200, "{restocked:?}");
+    let reservations = reservations.into_iter().map(|(id, _)| id).collect();
+    Story { data_dir, server, shop, reservations }
+}
+
+fn buy(shop: &Shop, shopper: usize, connection: &mut Connection) -> (u64, String) {
+    let click = Click { shopper, request_id: format!("id-{shopper}") };
+    match shop.click(&click, connection).outcome {
+        Outcome::Accepted { reservation, order_no } => (reservation, order_no),
+        refused => panic!("{refused:?}"),
+    }
+}
+
+fn dump(data_dir: &Path, args: &[&str]) -> Vec<Value> {
+    let output = sluice(["dump", "--data-dir"]).arg(data_dir).args(args).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn number(line: &Value, name: &str) -> u64 {
+    line[name].as_u64().unwrap_or_else(|| panic!("no {name}: {line}"))
+}
+
+/// Replays a dump: each change of units by the kind of event alone, compared with the figures
+/// that the event itself states.
+fn replay(lines: &[Value]) -> BTreeMap<u64, Checked> {
+    let mut activities: BTreeMap<u64, Checked> = BTreeMap::new();
+    let (mut lsn, mut sequences) = (0, BTreeMap::new());
+    for line in lines {
+        lsn += 1;
+        assert_eq!(number(line, "lsn"), lsn, "LSNs are dense: {line}");
+        let frame = &line["frame"];
+        assert!(frame[0].as_u64() <= Some(lsn) && Some(lsn) <= frame[1].as_u64(), "{line}");
+        let sequence = sequences.entry(number(line, "shard")).or_insert(0);
+        *sequence += 1;
+        assert_eq!(number(line, "shard_seq"), *sequence, "dense in its shard: {line}");
+        let Some(id) = line["activity"].as_u64() else { continue };
+        let quantity = || number(line, "quantity");
+        let activity = activities.entry(id).or_insert(Checked {
+            total: 0,
+            available: 0,
+            locked: 0,
+            sold: 0,
+            rolled_back: 0,
+            reservations: 0,
+        });
+        match line["event"].as_str().unwrap() {
+            "ActivityCreated" => {
+                activity.total = number(line, "total");
+                activity.available = activity.total;
+            }
+            "Restocked" => {
+                activity.total += quantity();
+                activity.available += quantity();
+            }
+            "Reserved" => {
+                activity.reservations += 1;
+                activity.available -= quantity();
+                activity.locked += quantity();
+            }
+            "Restored" => {
+                activity.rolled_back += 1;
+                activity.locked -= quantity();
+                activity.available += quantity();
+            }
+            _ => continue,
+        }
+        if line["available"].is_u64() {
+            let stated = ["available", "locked", "sold"].map(|name| number(line, name));
+            assert_eq!(stated, [activity.available, activity.locked, activity.sold], "{line}");
+        }
+    }
+    activities
+}
+
+#[test]
+fn beside_a_running_server_both_tell_what_was_sold() {
+    let story = story();
+    let data_dir = story.data_dir.path();
+    let deadline = Instant::now() + PROMISE_TIMEOUT;
+    while books::check(data_dir, ACTIVITY) != AFTER_THE_STORY {
+        assert!(Instant::now() < deadline, "{:?}", books::check(data_dir, ACTIVITY));
+    }
+    let lines = dump(data_dir, &[]);
+    assert_eq!(replay(&lines)[&ACTIVITY], AFTER_THE_STORY);
+    let admin = shop::admin_token(data_dir);
+    assert_eq!(books::figures(&story.shop, &admin), (1_007, 1_003, 4, 0));
+}
+
+#[test]
+fn after_the_end_both_tell_the_same_as_before_and_what_came_later() {
+    let mut story = story();
+    let data_dir = story.data_dir.path();
+    let before = dump(data_dir, &[]);
+    assert!(story.server.stop().success());
+    assert_eq!(books::check(data_dir, ACTIVITY), AFTER_THE_STORY);
+    let after = dump(data_dir, &[]);
+    assert_eq!(after[..before.len()], before, "what was shown stays");
+    assert_eq!(replay(&after)[&ACTIVITY], AFTER_THE_STORY);
+    let reserved: Vec<_> = after
+        .iter()
+        .filter(|line| line["event"] == "Reserved")
+        .map(|line| number(line, "reservation"))
+        .collect();
+    assert_eq!(reserved, story.reservations);
+    let first = after.iter().find(|line| line["event"] == "Reserved").unwrap();
+    assert_eq!(
+        (&first["user"], &first["request_id"], &first["front"], &first["held"]),
+        (&json!(1), &json!("id-0"), &json!("http"), &json!(1))
+    );
+}
+
+#[test]
+fn a_dump_begins_where_it_is_told_and_keeps_to_one_activity() {
+    let mut story = story();
+    let data_dir = story.data_dir.path();
+    assert!(story.server.stop().success());
+    let all = dump(data_dir, &[]);
+    for from in [1, 2, all.len() / 2, all.len(), all.len() + 1, all.len() + 100] {
+        let lines = dump(data_dir, &["--from", &from.to_string()]);
+        assert_eq!(lines, all[(from - 1).min(all.len())..], "from {from}");
+    }
+    let one = dump(data_dir, &["--activity", "30001"]);
+    assert!(one.len() >= 8 && one.iter().all(|line| line["activity"] == ACTIVITY));
+    assert_eq!(dump(data_dir, &["--activity", "99"]), [Value::Null; 0]);
+}
+
+#[test]
+fn a_followed_dump_shows_what_is_bought_and_ends_with_a_signal() {
+    let story = story();
+    let data_dir = story.data_dir.path();
+    let mut follow = sluice(["dump", "--follow", "--activity", "30001", "--data-dir"])
+        .arg(data_dir)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    let mut next = |event: &str| -> Value {
+        loop {
+            let line: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+            if line["event"] == event {
+                return line;
+            }
+        }
+    };
+    next("Restocked");
+    let (id, _) = buy(&story.shop, 7, &mut Connection::new(story.server.address));
+    assert_eq!(number(&next("Reserved"), "reservation"), id);
+    terminate(&follow);
+    assert!(wait(&mut follow).success());
+}
+
+#[test]
+fn a_followed_dump_ends_when_nobody_reads_it() {
+    let story = story();
+    let mut follow =
+        sluice(["dump", "--follow", "--data-dir"]).arg(story.data_dir.path()).spawn().unwrap();
+    let mut lines = BufReader::new(follow.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().is_ok());
+    drop(lines);
+    buy(&story.shop, 7, &mut Connection::new(story.server.address));
+    assert!(wait(&mut follow).success());
+}
+
+fn terminate(child: &Child) {
+    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+}
+
+#[test]
+fn without_a_data_directory_both_say_so() {
+    let dir = scratch();
+    for command in ["check", "dump"] {
+        for path in [dir.path().join("none"), dir.path().to_path_buf()] {
+            let output = sluice([command, "--data-dir"]).arg(&path).output().unwrap();
+            let errors = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(2), "{errors}");
+            assert_eq!(errors.lines().count(), 1, "{errors}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was made");
+}

@@ -1,0 +1,299 @@
+//! A data directory that can't be used: one line that says what and what to do, the exit code of
+//! the contract, and not a byte changed on disk.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+#[path = "common/shop.rs"]
+mod shop;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use tempfile::TempDir;
+
+use common::{sluice, wait};
+use shop::{Click, Connection, Outcome, Shop, scratch};
+
+const ACTIVITY: u64 = 30_001;
+const BLOCK: usize = 4096;
+const FRAME_HEADER: usize = 64;
+
+/// Exit codes of the contract.
+const DAMAGE_FOUND: i32 = 1;
+const USAGE: i32 = 2;
+const REFUSED: i32 = 3;
+const LOCKED: i32 = 5;
+
+/// A user that owns nothing: permissions bind it even where the tests run as root.
+const NOBODY: u32 = 65_534;
+
+/// A data directory in which `purchases` units were sold one after another, so that the log has
+/// at least as many frames; ended by SIGKILL.
+fn sold(purchases: usize) -> TempDir {
+    let data_dir = scratch();
+    sell(data_dir.path(), purchases, "first");
+    data_dir
+}
+
+fn sell(data_dir: &Path, purchases: usize, request_id: &str) {
+    let server = shop::demo(data_dir);
+    let shop = Shop::new(server.address, ACTIVITY, shop::tokens(data_dir, 1, purchases));
+    let mut connection = Connection::new(server.address);
+    for shopper in 0..purchases {
+        let click = Click { shopper, request_id: request_id.to_owned() };
+        let told = shop.click(&click, &mut connection);
+        assert!(matches!(told.outcome, Outcome::Accepted { .. }), "{told:?}");
+    }
+}
+
+/// What a start on `data_dir` ends with. It must end by itself.
+fn serve(data_dir: &Path) -> Output {
+    let mut command = sluice(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    let mut child = command.arg(data_dir).spawn().unwrap();
+    wait(&mut child);
+    child.wait_with_output().unwrap()
+}
+
+/// Asserts the exit code and one line on stderr that holds all of `words`.
+fn assert_refused(output: &Output, code: i32, words: &[&str]) {
+    let errors = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{errors}");
+    assert_eq!(errors.lines().count(), 1, "{errors}");
+    for word in words {
+        assert!(errors.contains(word), "{word:?} is missing: {errors}");
+    }
+}
+
+/// Asserts that a start on `data_dir` is refused, and that it leaves everything as it was.
+fn assert_refused_untouched(data_dir: &Path, code: i32, words: &[&str]) {
+    let before = tree(data_dir);
+    assert_refused(&serve(data_dir), code, words);
+    let after = tree(data_dir);
+    let changed: Vec<_> = before
+        .keys()
+        .chain(after.keys())
+        .filter(|path| before.get(*path) != after.get(*path))
+        .collect();
+    assert!(changed.is_empty(), "changed on disk: {changed:?}");
+}
+
+/// A file's mode and content; a directory's mode alone.
+type Node = (u32, Option<Vec<u8>>);
+
+fn tree(root: &Path) -> BTreeMap<PathBuf, Node> {
+    let mut nodes = BTreeMap::new();
+    let mut open = vec![root.to_path_buf()];
+    while let Some(path) = open.pop() {
+        let metadata = fs::metadata(&path).unwrap();
+        let content = metadata.is_file().then(|| fs::read(&path).unwrap());
+        if metadata.is_dir() {
+            open.extend(fs::read_dir(&path).unwrap().map(|entry| entry.unwrap().path()));
+        }
+        nodes.insert(path, (metadata.mode(), content));
+    }
+    nodes
+}
+
+/// The log's segments, oldest first.
+fn segments(data_dir: &Path) -> Vec<PathBuf> {
+    let mut segments: Vec<_> = fs::read_dir(data_dir.join("wal"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.file_name().unwrap().to_string_lossy().starts_with("seg-"))
+        .collect();
+    segments.sort();
+    assert!(!segments.is_empty());
+    segments
+}
+
+fn edit(path: &Path, edit: impl FnOnce(&mut [u8])) {
+    let mut bytes = fs::read(path).unwrap();
+    edit(&mut bytes);
+    fs::write(path, bytes).unwrap();
+}
+
+/// Damages the payload of the first frame, long acknowledged and followed by others.
+fn flip_acknowledged_byte(segment: &Path) {
+    edit(segment, |bytes| bytes[BLOCK + FRAME_HEADER + 20] ^= 0x40);
+}
+
+#[test]
+fn damage_before_the_last_frame_is_refused_with_file_and_offset() {
+    let data_dir = sold(5);
+    let segment = segments(data_dir.path()).remove(0);
+    flip_acknowledged_byte(&segment);
+    let file = segment.file_name().unwrap().to_str().unwrap();
+    assert_refused_untouched(data_dir.path(), REFUSED, &[file, "4096", "LSN"]);
+
+    let check = sluice(["check", "--data-dir"]).arg(data_dir.path()).output().unwrap();
+    assert_eq!(check.status.code(), Some(DAMAGE_FOUND));
+    assert!(String::from_utf8_lossy(&check.stderr).contains(file));
+}
+
+#[test]
+fn a_missing_segment_is_refused() {
+    let data_dir = sold(2);
+    sell(data_dir.path(), 1, "second");
+    sell(data_dir.path(), 1, "third");
+    let segments = segments(data_dir.path());
+    assert!(segments.len() >= 3, "every start opens a segment: {segments:?}");
+    fs::remove_file(&segments[1]).unwrap();
+    assert_refused_untouched(data_dir.path(), REFUSED, &["seg"]);
+}
+
+#[test]
+fn a_log_cut_back_below_what_a_clean_end_recorded_is_refused() {
+    let data_dir = scratch();
+    let mut server = shop::demo(data_dir.path());
+    assert!(server.stop().success());
+    let last = segments(data_dir.path()).pop().unwrap();
+    edit(&last, |bytes| bytes[BLOCK..].fill(0));
+    assert_refused_untouched(data_dir.path(), REFUSED, &["sluice check"]);
+}
+
+#[test]
+fn a_segment_of_another_log_is_refused() {
+    let (ours, theirs) = (sold(3), sold(3));
+    let segment = segments(ours.path()).remove(0);
+    fs::copy(segments(theirs.path()).remove(0), segment).unwrap();
+    assert_refused_untouched(ours.path(), REFUSED, &["seg"]);
+}
+
+#[test]
+fn a_control_file_that_is_none_is_refused() {
+    let data_dir = sold(1);
+    edit(&data_dir.path().join("CONTROL"), |bytes| bytes.fill(b'x'));
+    assert_refused_untouched(data_dir.path(), REFUSED, &["CONTROL"]);
+}
+
+#[test]
+fn a_newer_format_is_refused_by_its_version() {
+    let data_dir = sold(3);
+    let segment = segments(data_dir.path()).remove(0);
+    edit(&segment, |bytes| {
+        bytes[8..10].copy_from_slice(&9_u16.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..124]);
+        bytes[124..128].copy_from_slice(&crc.to_le_bytes());
+    });
+    assert_refused_untouched(data_dir.path(), REFUSED, &["9", "version"]);
+}
+
+#[test]
+fn a_newer_control_file_is_refused_by_its_version() {
+    let data_dir = sold(1);
+    edit(&data_dir.path().join("CONTROL"), |bytes| {
+        for slot in bytes.chunks_exact_mut(BLOCK) {
+            slot[8..12].copy_from_slice(&9_u32.to_le_bytes());
+            let crc = crc32fast::hash(&slot[..BLOCK - 4]);
+            slot[BLOCK - 4..].copy_from_slice(&crc.to_le_bytes());
+        }
+    });
+    assert_refused_untouched(data_dir.path(), REFUSED, &["9", "version"]);
+}
+
+#[test]
+fn a_directory_rolled_back_under_its_orders_is_refused() {
+    let data_dir = sold(1);
+    let older = scratch();
+    copy(data_dir.path(), older.path());
+    let server = shop::demo(data_dir.path());
+    let shop = Shop::new(server.address, ACTIVITY, shop::tokens(data_dir.path(), 7, 1));
+    let click = Click { shopper: 0, request_id: "later".to_owned() };
+    let told = shop.click(&click, &mut Connection::new(server.address));
+    let Outcome::Accepted { reservation, .. } = told.outcome else { panic!("{told:?}") };
+    let path = format!("/api/flashsales/purchases/{reservation}?wait=30s");
+    assert_eq!(shop.get(&path, &shop.tokens[0])["status"], "ordered");
+    drop(server);
+    for name in orders_files(data_dir.path()) {
+        fs::copy(data_dir.path().join(&name), older.path().join(&name)).unwrap();
+    }
+    let output = serve(older.path());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(REFUSED), "{errors}");
+}
+
+fn orders_files(data_dir: &Path) -> Vec<String> {
+    fs::read_dir(data_dir)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("orders.db"))
+        .collect()
+}
+
+fn copy(from: &Path, to: &Path) {
+    for entry in fs::read_dir(from).unwrap() {
+        let (path, target) = {
+            let entry = entry.unwrap();
+            (entry.path(), to.join(entry.file_name()))
+        };
+        if path.is_dir() {
+            fs::create_dir_all(&target).unwrap();
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_second_server_is_told_that_the_directory_is_locked() {
+    let data_dir = scratch();
+    let server = shop::demo(data_dir.path());
+    let pid = server.pid().to_string();
+    assert_refused(&serve(data_dir.path()), LOCKED, &["lock", &pid]);
+    let shop = Shop::new(server.address, ACTIVITY, shop::tokens(data_dir.path(), 1, 1));
+    let click = Click { shopper: 0, request_id: "undisturbed".to_owned() };
+    let told = shop.click(&click, &mut Connection::new(server.address));
+    assert!(matches!(told.outcome, Outcome::Accepted { .. }), "{told:?}");
+}
+
+#[test]
+fn a_path_that_is_no_directory_is_refused() {
+    let dir = scratch();
+    let file = dir.path().join("file");
+    fs::write(&file, "precious").unwrap();
+    let output = serve(&file);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(USAGE | REFUSED)), "{errors}");
+    assert_refused(&output, output.status.code().unwrap(), &["file"]);
+    assert_eq!(fs::read(&file).unwrap(), b"precious");
+}
+
+#[test]
+fn a_directory_of_something_else_is_refused() {
+    let dir = scratch();
+    fs::create_dir(dir.path().join("wal")).unwrap();
+    fs::write(dir.path().join("wal/seg-0000000000000001.log"), "somebody's own log").unwrap();
+    assert_refused_untouched(dir.path(), REFUSED, &["CONTROL"]);
+}
+
+#[test]
+fn a_read_only_directory_is_refused() {
+    let data_dir = sold(1);
+    let before = tree(data_dir.path());
+    let read_only = |mode| {
+        for (path, _) in before.iter().filter(|(path, _)| path.is_dir()) {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    read_only(0o555);
+    let mut command = sluice(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    let mut child = command.arg(data_dir.path()).spawn().unwrap();
+    wait(&mut child);
+    let output = child.wait_with_output().unwrap();
+    read_only(0o700);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(matches!(output.status.code(), Some(USAGE | REFUSED)), "{errors}");
+    assert_refused(&output, output.status.code().unwrap(), &["ermission"]);
+    let content = |tree: &BTreeMap<PathBuf, Node>| -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+        tree.iter().map(|(path, node)| (path.clone(), node.1.clone())).collect()
+    };
+    assert!(content(&before) == content(&tree(data_dir.path())), "changed on disk");
+}
