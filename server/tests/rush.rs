@@ -92,7 +92,7 @@ fn the_load_generator_rushes_and_its_verdict_agrees_with_the_books() {
 #[test]
 fn the_load_generator_notices_a_unit_that_it_did_not_buy() {
     let data_dir = scratch();
-    let mut server = shop::demo(data_dir.path());
+    let server = shop::demo(data_dir.path());
     let stranger = Shop::new(server.address, ACTIVITY, shop::tokens(data_dir.path(), 9_999, 1));
     let admin = shop::admin_token(data_dir.path());
     let bench = bench(&server, data_dir.path())

@@ -18,17 +18,17 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// An activity's row of `sluice check`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Checked {
-    pub total: u64,
-    pub available: u64,
-    pub locked: u64,
-    pub sold: u64,
-    pub rolled_back: u64,
-    pub reservations: u64,
+pub(crate) struct Checked {
+    pub(crate) total: u64,
+    pub(crate) available: u64,
+    pub(crate) locked: u64,
+    pub(crate) sold: u64,
+    pub(crate) rolled_back: u64,
+    pub(crate) reservations: u64,
 }
 
 /// Runs `sluice check`, which must find nothing wrong; the row of `activity`.
-pub fn check(data_dir: &Path, activity: u64) -> Checked {
+pub(crate) fn check(data_dir: &Path, activity: u64) -> Checked {
     let output = sluice(["check", "--data-dir"]).arg(data_dir).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -49,7 +49,7 @@ pub fn check(data_dir: &Path, activity: u64) -> Checked {
 
 /// The figures that the admin API shows: total, available, locked, sold. Their sum must be right
 /// whenever one looks.
-pub fn figures(shop: &Shop, admin: &str) -> (u64, u64, u64, u64) {
+pub(crate) fn figures(shop: &Shop, admin: &str) -> (u64, u64, u64, u64) {
     let body = shop.get(&format!("/api/admin/flashsales/{}", shop.activity), admin);
     let figure = |name: &str| body[name].as_u64().unwrap_or_else(|| panic!("no {name}: {body}"));
     let (total, available) = (figure("total"), figure("available"));
@@ -59,7 +59,7 @@ pub fn figures(shop: &Shop, admin: &str) -> (u64, u64, u64, u64) {
 }
 
 /// Waits until the owner of each of `reservations` (id, shopper) is told `ordered`.
-pub fn wait_until_ordered<'a>(
+pub(crate) fn wait_until_ordered<'a>(
     shop: &Shop,
     reservations: impl IntoIterator<Item = (&'a u64, usize)>,
 ) {
@@ -79,7 +79,7 @@ pub fn wait_until_ordered<'a>(
 
 /// The order numbers of an activity in SQLite, after checking that order, item and pre-deduction
 /// are there together. Read while the server runs: SQLite's own locks see to that.
-pub fn orders(data_dir: &Path, activity: u64) -> BTreeSet<String> {
+pub(crate) fn orders(data_dir: &Path, activity: u64) -> BTreeSet<String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let options =
@@ -110,7 +110,7 @@ pub fn orders(data_dir: &Path, activity: u64) -> BTreeSet<String> {
 }
 
 /// How many rows `query` counts in SQLite.
-pub fn count(data_dir: &Path, query: &'static str) -> i64 {
+pub(crate) fn count(data_dir: &Path, query: &'static str) -> i64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let options =

@@ -30,17 +30,17 @@ const RETRY_LIMIT: Duration = Duration::from_secs(120);
 const RETRY_WAIT: Duration = Duration::from_millis(5);
 
 /// A scratch directory on the build's own disk: `/tmp` may be a file system that the log refuses.
-pub fn scratch() -> TempDir {
+pub(crate) fn scratch() -> TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 /// A demo on `data_dir`, ready. Dropping it is a SIGKILL.
-pub fn demo(data_dir: &Path) -> Server {
+pub(crate) fn demo(data_dir: &Path) -> Server {
     Server::start_in(data_dir, &["--demo"], &[("SLUICE_FORMAT__SEGMENT_BYTES", SEGMENT_BYTES)])
 }
 
 /// `sluice serve --demo` on `data_dir` without waiting for anything it does.
-pub fn start_demo(data_dir: &Path) -> Child {
+pub(crate) fn start_demo(data_dir: &Path) -> Child {
     sluice(["serve", "--demo", "--listen", "127.0.0.1:0", "--data-dir"])
         .arg(data_dir)
         .env("SLUICE_FORMAT__SEGMENT_BYTES", SEGMENT_BYTES)
@@ -51,12 +51,12 @@ pub fn start_demo(data_dir: &Path) -> Child {
 }
 
 /// Signed tokens of `count` users from `first` on, through `sluice token`.
-pub fn tokens(data_dir: &Path, first: u64, count: usize) -> Vec<String> {
+pub(crate) fn tokens(data_dir: &Path, first: u64, count: usize) -> Vec<String> {
     sign(data_dir, first, count, &[])
 }
 
 /// A signed admin token.
-pub fn admin_token(data_dir: &Path) -> String {
+pub(crate) fn admin_token(data_dir: &Path) -> String {
     sign(data_dir, 1, 1, &["--admin"]).remove(0)
 }
 
@@ -74,25 +74,25 @@ fn sign(data_dir: &Path, first: u64, count: usize, flags: &[&str]) -> Vec<String
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub is_replay: bool,
-    pub body: Value,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) is_replay: bool,
+    pub(crate) body: Value,
 }
 
 /// A keep-alive connection that reconnects where it must.
-pub struct Connection {
+pub(crate) struct Connection {
     address: SocketAddr,
     stream: Option<BufReader<TcpStream>>,
 }
 
 impl Connection {
-    pub fn new(address: SocketAddr) -> Self {
+    pub(crate) fn new(address: SocketAddr) -> Self {
         Self { address, stream: None }
     }
 
     /// One request. An error leaves its outcome unknown.
-    pub fn call(
+    pub(crate) fn call(
         &mut self,
         (method, path): (&str, &str),
         token: &str,
@@ -153,14 +153,14 @@ fn read_answer(stream: &mut BufReader<TcpStream>) -> io::Result<Answer> {
 
 /// One purchase request: a shopper (index into the tokens) and a request id.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Click {
-    pub shopper: usize,
-    pub request_id: String,
+pub(crate) struct Click {
+    pub(crate) shopper: usize,
+    pub(crate) request_id: String,
 }
 
 /// What a click was finally told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// 202
     Accepted { reservation: u64, order_no: String },
     /// Any other answer that is final.
@@ -169,33 +169,33 @@ pub enum Outcome {
 
 /// A click with its outcome and when it was under way.
 #[derive(Clone, Debug)]
-pub struct Told {
-    pub click: Click,
-    pub outcome: Outcome,
-    pub began: Instant,
-    pub ended: Instant,
+pub(crate) struct Told {
+    pub(crate) click: Click,
+    pub(crate) outcome: Outcome,
+    pub(crate) began: Instant,
+    pub(crate) ended: Instant,
 }
 
 /// Where the shoppers go: the address changes when the server is restarted.
-pub struct Shop {
-    pub address: RwLock<SocketAddr>,
-    pub activity: u64,
-    pub tokens: Vec<String>,
+pub(crate) struct Shop {
+    pub(crate) address: RwLock<SocketAddr>,
+    pub(crate) activity: u64,
+    pub(crate) tokens: Vec<String>,
     /// Clicks that were answered so far.
-    pub answered: AtomicUsize,
+    pub(crate) answered: AtomicUsize,
     /// Acceptances among them, replays included.
-    pub accepted: AtomicUsize,
+    pub(crate) accepted: AtomicUsize,
 }
 
 impl Shop {
-    pub fn new(address: SocketAddr, activity: u64, tokens: Vec<String>) -> Self {
+    pub(crate) fn new(address: SocketAddr, activity: u64, tokens: Vec<String>) -> Self {
         let (answered, accepted) = (AtomicUsize::new(0), AtomicUsize::new(0));
         Self { address: RwLock::new(address), activity, tokens, answered, accepted }
     }
 
     /// Sends all clicks over `connections` threads, in order of the list, and returns what each
     /// was told. A click without a final answer is sent again under the same id.
-    pub fn rush(&self, clicks: &[Click], connections: usize) -> Vec<Told> {
+    pub(crate) fn rush(&self, clicks: &[Click], connections: usize) -> Vec<Told> {
         let next = AtomicUsize::new(0);
         let history = Mutex::new(Vec::with_capacity(clicks.len()));
         std::thread::scope(|threads| {
@@ -214,7 +214,7 @@ impl Shop {
     }
 
     /// Sends one click until it has a final answer.
-    pub fn click(&self, click: &Click, connection: &mut Connection) -> Told {
+    pub(crate) fn click(&self, click: &Click, connection: &mut Connection) -> Told {
         let began = Instant::now();
         let path = format!("/api/flashsales/{}/purchase", self.activity);
         let body = serde_json::json!({ "client_request_id": click.request_id, "quantity": 1 });
@@ -233,7 +233,7 @@ impl Shop {
     }
 
     /// A GET that is repeated until the server is there to answer it.
-    pub fn get(&self, path: &str, token: &str) -> Value {
+    pub(crate) fn get(&self, path: &str, token: &str) -> Value {
         let began = Instant::now();
         loop {
             let mut connection = Connection::new(*self.address.read().unwrap());
@@ -264,7 +264,7 @@ fn outcome(answer: &Answer) -> Option<Outcome> {
 
 /// Three clicks a shopper, shuffled by `seed`: a first try, the same id again, and a second try
 /// with a new id. Any of them may come first.
-pub fn rush_clicks(shoppers: usize, seed: u64) -> Vec<Click> {
+pub(crate) fn rush_clicks(shoppers: usize, seed: u64) -> Vec<Click> {
     let mut random = Random::new(seed);
     let mut clicks: Vec<_> = (0..shoppers)
         .flat_map(|shopper| {
@@ -281,7 +281,7 @@ pub fn rush_clicks(shoppers: usize, seed: u64) -> Vec<Click> {
 /// The reservations in a history, each with the click that owns it, after checking what must
 /// hold whatever happened meanwhile: one request id has one reservation with one order number,
 /// a reservation has one owner, and an id that was once accepted is never refused later.
-pub fn reservations(history: &[Told]) -> BTreeMap<u64, (Click, String)> {
+pub(crate) fn reservations(history: &[Told]) -> BTreeMap<u64, (Click, String)> {
     let mut by_click: BTreeMap<&Click, (u64, &str, Instant)> = BTreeMap::new();
     let mut reservations = BTreeMap::new();
     for told in history {
@@ -308,7 +308,7 @@ pub fn reservations(history: &[Told]) -> BTreeMap<u64, (Click, String)> {
 }
 
 /// Asserts that no shopper holds more than `limit` of these reservations.
-pub fn assert_limit(reservations: &BTreeMap<u64, (Click, String)>, limit: usize) {
+pub(crate) fn assert_limit(reservations: &BTreeMap<u64, (Click, String)>, limit: usize) {
     let mut held: BTreeMap<usize, usize> = BTreeMap::new();
     for (click, _) in reservations.values() {
         *held.entry(click.shopper).or_default() += 1;
@@ -318,7 +318,7 @@ pub fn assert_limit(reservations: &BTreeMap<u64, (Click, String)>, limit: usize)
 }
 
 /// Refusals of a history, by code.
-pub fn refusals(history: &[Told]) -> BTreeMap<String, usize> {
+pub(crate) fn refusals(history: &[Told]) -> BTreeMap<String, usize> {
     let mut codes = BTreeMap::new();
     for told in history {
         if let Outcome::Refused { code, .. } = &told.outcome {
@@ -329,14 +329,14 @@ pub fn refusals(history: &[Told]) -> BTreeMap<String, usize> {
 }
 
 /// Seeded randomness (SplitMix64): a failed run is repeated by its printed seed.
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
-    pub fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -345,13 +345,13 @@ impl Random {
     }
 
     /// A number in `0..bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).unwrap()
     }
 }
 
 /// The run's seed: `SLUICE_TEST_SEED`, else from the clock. Printed either way.
-pub fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let seed = match std::env::var("SLUICE_TEST_SEED") {
         Ok(seed) => seed.parse().unwrap(),
         Err(_) => {
