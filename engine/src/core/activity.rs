@@ -52,12 +52,9 @@ pub struct Activity {
     /// Those of them that are unpaid, by acceptance.
     pub(super) adopted_unpaid: BTreeSet<(u64, ReservationId)>,
 
-    /// Sequence of the last event that touched it.
-    pub(super) last_seq: u64,
+    /// Not state: what lists show. In no digest.
     pub(super) published: Publication<View>,
     pub(super) published_terms: Publication<Arc<Terms>>,
-    /// Sequence of the last event that touched `terms`.
-    pub(super) terms_seq: u64,
 }
 
 /// What an operator switches.
@@ -87,20 +84,24 @@ impl Activity {
         ordinal: Ordinal,
         version: u32,
         figures: Figures,
+        flags: Flags,
         definition: &Definition<'_>,
+        shard_seq: u64,
         tables: Tables,
     ) -> Self {
+        let terms = Arc::new(Terms::new(definition));
+        let view = View { version, figures, flags };
         let total = u32::try_from(figures.total())
             .unwrap_or_else(|_| unreachable!("the codec bounds the sum of figures"));
         Self {
             ordinal,
             version,
-            terms: Arc::new(Terms::new(definition)),
+            terms: Arc::clone(&terms),
             figures,
             total,
             sold_before: figures.sold,
-            flags: Flags::default(),
-            was_published: false,
+            flags,
+            was_published: flags.on_sale,
             slots: Vec::new(),
             unpaid_from: 0,
             users: Users::new(tables),
@@ -110,10 +111,8 @@ impl Activity {
             dead_letters: BTreeSet::new(),
             adopted: BTreeMap::new(),
             adopted_unpaid: BTreeSet::new(),
-            last_seq: 0,
-            published: Publication::default(),
-            published_terms: Publication::default(),
-            terms_seq: 0,
+            published: Publication::new(shard_seq, view),
+            published_terms: Publication::new(shard_seq, terms),
         }
     }
 
@@ -155,10 +154,7 @@ impl Activity {
     /// What lists show while the shard is durable up to `durable_seq`: the newest durable view
     /// and definition. `None` while its creation is not durable.
     pub fn published(&self, durable_seq: u64) -> Option<(View, &Arc<Terms>)> {
-        let live = self.view();
-        let view = *self.published.read(durable_seq, self.last_seq, &live)?;
-        let terms = self.published_terms.read(durable_seq, self.terms_seq, &self.terms)?;
-        Some((view, terms))
+        Some((*self.published.read(durable_seq)?, self.published_terms.read(durable_seq)?))
     }
 
     /// What an operator's command is answered.

@@ -283,7 +283,8 @@ pub enum Body<'a> {
     /// status needs no map from LSN to reservation.
     SinkAdvanced { sink: &'a str, lsn: u64, shards: ShardMarks<'a> },
 
-    /// An activity was taken over from an older system or from SQL.
+    /// An activity was taken over from an older system or from SQL. `sold` are units that no
+    /// reservation to come stands for; what is to be adopted is still `available`, none `locked`.
     ActivityAdopted {
         activity: ActivityId,
         ordinal: Ordinal,

@@ -9,6 +9,7 @@
 
 pub mod activity;
 pub mod apply;
+pub mod audit;
 pub mod codec;
 pub mod codes;
 pub mod command;
@@ -18,6 +19,7 @@ pub mod digest;
 pub mod event;
 pub mod ids;
 pub mod limits;
+pub mod model;
 
 pub mod publication;
 pub mod request;

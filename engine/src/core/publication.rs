@@ -6,47 +6,57 @@
 //! ```text
 //! visible   durable for certain
 //! staged    durable once the durable mark reaches its sequence
-//! live      durable once the durable mark reaches the last sequence
+//! live      durable once the durable mark reaches its sequence
 //! ```
 //!
-//! A reader takes the newest of the three that is durable. A change promotes `staged` if it has
-//! become durable, and takes its place if it is free. Under a constant stream of changes a list
-//! is thus at most two commits behind; once the stream pauses it is exact.
+//! A reader takes the newest of the three that is durable. A change makes the newest durable one
+//! visible before it replaces the live one, so that a list never goes back, and stages itself
+//! where nothing is staged. Under a constant stream of changes a list is thus at most two commits
+//! behind; once the stream pauses it is exact.
 
-/// The durable views of one value. `None` is seen before the value's creation is durable.
+/// The durable views of one value.
 #[derive(Clone, Debug)]
 pub struct Publication<V> {
+    /// `None` before the value's creation is known to be durable.
     visible: Option<V>,
     staged: Option<(u64, V)>,
-}
-
-impl<V> Default for Publication<V> {
-    fn default() -> Self {
-        Self { visible: None, staged: None }
-    }
+    live: (u64, V),
 }
 
 impl<V: Clone> Publication<V> {
+    /// A value that the record `shard_seq` creates.
+    pub fn new(shard_seq: u64, view: V) -> Self {
+        Self { visible: None, staged: None, live: (shard_seq, view) }
+    }
+
     /// Notes that the record `shard_seq` made the value `view`. `durable_seq` is the shard's
-    /// durable sequence: an old one only delays what is shown.
-    pub fn touch(&mut self, durable_seq: u64, shard_seq: u64, view: &V) {
-        if let Some((staged_seq, _)) = &self.staged
-            && *staged_seq <= durable_seq
-        {
-            self.visible = self.staged.take().map(|(_, view)| view);
+    /// durable sequence: an old one only delays what is shown, if no reader had a newer one.
+    pub fn set(&mut self, durable_seq: u64, shard_seq: u64, view: V) {
+        assert!(self.live.0 < shard_seq, "changes come in the order of the log");
+        let before = std::mem::replace(&mut self.live, (shard_seq, view));
+        if before.0 <= durable_seq {
+            self.visible = Some(before.1);
+            self.staged = None;
+            return;
         }
-        if self.staged.is_none() {
-            self.staged = Some((shard_seq, view.clone()));
+        match self.staged.take() {
+            Some((staged_seq, view)) if staged_seq <= durable_seq => {
+                self.visible = Some(view);
+                self.staged = Some(before);
+            }
+            Some(staged) => self.staged = Some(staged),
+            None => self.staged = Some(before),
         }
     }
 
-    /// The newest durable view. `live` is the value now, made by the record `last_seq`.
-    pub fn read<'a>(&'a self, durable_seq: u64, last_seq: u64, live: &'a V) -> Option<&'a V> {
-        if last_seq <= durable_seq {
+    /// The newest durable view.
+    pub fn read(&self, durable_seq: u64) -> Option<&V> {
+        let (live_seq, live) = &self.live;
+        if *live_seq <= durable_seq {
             return Some(live);
         }
         match &self.staged {
-            Some((staged_seq, view)) if *staged_seq <= durable_seq => Some(view),
+            Some((staged_seq, staged)) if *staged_seq <= durable_seq => Some(staged),
             _ => self.visible.as_ref(),
         }
     }
@@ -60,20 +70,19 @@ mod tests {
 
     #[test]
     fn nothing_is_shown_before_the_creation_is_durable() {
-        let mut publication = Publication::default();
-        publication.touch(0, 1, &1);
-        assert_eq!(publication.read(0, 1, &1), None);
-        assert_eq!(publication.read(1, 1, &1), Some(&1));
+        let publication = Publication::new(1, 1);
+        assert_eq!(publication.read(0), None);
+        assert_eq!(publication.read(1), Some(&1));
     }
 
     #[test]
     fn once_all_is_durable_the_live_value_is_shown() {
-        let mut publication = Publication::default();
-        for seq in 1..=100 {
-            publication.touch(0, seq, &seq);
+        let mut publication = Publication::new(1, 1);
+        for seq in 2..=100 {
+            publication.set(0, seq, seq);
         }
-        assert_eq!(publication.read(99, 100, &100), Some(&1), "the first staged waited for all");
-        assert_eq!(publication.read(100, 100, &100), Some(&100));
+        assert_eq!(publication.read(99), Some(&1), "the first staged has waited for its mark");
+        assert_eq!(publication.read(100), Some(&100));
     }
 
     proptest! {
@@ -81,42 +90,46 @@ mod tests {
         /// would show itself.
         #[test]
         fn what_is_shown_is_durable_and_never_goes_back(
-            steps in prop::collection::vec((1u64..4, 0u64..4), 1..200),
+            steps in prop::collection::vec((0u64..4, 0u64..4), 1..200),
         ) {
-            let (mut publication, mut last, mut durable, mut shown) = (Publication::default(), 0, 0, 0);
+            let mut publication = Publication::new(1, 1);
+            let (mut last, mut durable, mut shown) = (1, 0, 0);
             for (records, committed) in steps {
                 for _ in 0..records {
                     last += 1;
-                    publication.touch(durable, last, &last);
+                    publication.set(durable, last, last);
                 }
                 durable = (durable + committed).min(last);
-                if let Some(&seen) = publication.read(durable, last, &last) {
+                if let Some(&seen) = publication.read(durable) {
                     prop_assert!(seen <= durable);
                     prop_assert!(seen >= shown);
                     shown = seen;
                 }
-                // The record that was live when the mark last caught up can't be lost from view.
                 if durable == last {
-                    prop_assert_eq!(publication.read(durable, last, &last), Some(&last));
+                    prop_assert_eq!(shown, last);
                 }
             }
         }
 
+        /// Under load a commit covers what came before it began: the mark is always one batch
+        /// behind the live value.
         #[test]
-        fn a_reader_is_at_most_two_commits_behind(records in 1u64..50, commits in 3u64..20) {
-            let (mut publication, mut last) = (Publication::default(), 0);
-            let mut marks = vec![0];
-            for _ in 0..commits {
+        fn a_list_is_at_most_two_commits_behind(
+            batches in prop::collection::vec(1u64..50, 3..20),
+        ) {
+            let mut publication = Publication::new(1, 1);
+            let (mut last, mut marks) = (1, vec![0, 1]);
+            for records in batches {
+                let durable = marks[marks.len() - 2];
                 for _ in 0..records {
                     last += 1;
-                    publication.touch(marks[marks.len() - 1], last, &last);
+                    publication.set(durable, last, last);
                 }
                 marks.push(last);
-                last += 1;
-                publication.touch(last - 1, last, &last);
-                let seen = publication.read(last - 1, last, &last).copied().unwrap_or(0);
-                let behind = marks.len().saturating_sub(3);
-                prop_assert!(seen >= marks[behind], "saw {seen}, marks {marks:?}");
+                let mark = marks[marks.len() - 2];
+                let seen = publication.read(mark).copied().unwrap_or_default();
+                let floor = marks[marks.len().saturating_sub(4)];
+                prop_assert!(seen >= floor, "saw {} below {} of {:?}", seen, floor, marks);
             }
         }
     }

@@ -51,6 +51,7 @@ impl Slot {
         created_ms: u64,
         shard_seq: u64,
     ) -> Self {
+        #[expect(clippy::cast_possible_truncation, reason = "the two halves are taken apart")]
         let (high, low) = ((request_hash >> 64) as u64, request_hash as u64);
         Self {
             request_hash: [high, low],

@@ -10,6 +10,8 @@ mod operator;
 mod payment;
 mod purchase;
 
+use std::sync::Arc;
+
 use hashbrown::hash_map::Entry;
 
 use super::activity::Activity;
@@ -149,9 +151,8 @@ pub fn apply_hashed(
     let (durable_seq, tables) = (shard.durable_seq, shard.seed.tables());
     let due_ms = match shard.place_mut(id) {
         Entry::Vacant(vacant) => {
-            let mut activity =
-                operator::create(&event.body, tables).ok_or(ApplyError::UnknownActivity(id))?;
-            activity.settle(&now, durable_seq, true);
+            let activity = operator::create(&event.body, &now, tables)?;
+            activity.assert_conserved(id);
             vacant.insert(Place::Live(Box::new(activity)));
             None
         }
@@ -163,9 +164,13 @@ pub fn apply_hashed(
                 None
             }
             Place::Live(activity) => {
-                let terms_change = matches!(event.body, Body::ActivityEdited { .. });
                 change(activity, &event.body, &now)?;
-                activity.settle(&now, durable_seq, terms_change);
+                activity.assert_conserved(id);
+                activity.published.set(durable_seq, shard_seq, activity.view());
+                if matches!(event.body, Body::ActivityEdited { .. }) {
+                    let terms = Arc::clone(&activity.terms);
+                    activity.published_terms.set(durable_seq, shard_seq, terms);
+                }
                 activity.next_due_ms(0)
             }
         },
@@ -242,24 +247,14 @@ fn archive(activity: &Activity, id: ActivityId) -> Result<Tombstone, ApplyError>
 }
 
 impl Activity {
-    /// After each change: holds the invariants, and publishes.
-    fn settle(&mut self, now: &Now, durable_seq: u64, terms_change: bool) {
+    /// Holds what no event may break.
+    fn assert_conserved(&self, id: ActivityId) {
         // W17: every unit is in exactly one pool.
-        assert_eq!(self.figures.total(), u64::from(self.total), "W17: units of {}", now.id);
-        // W17: no reservation is older than the cursor and unpaid, so all locked units expire.
-        assert!(
-            self.figures.locked > 0 || self.unpaid_from == self.slots.len(),
-            "W17: an unpaid reservation of {} locks no units",
-            now.id,
-        );
-        assert!(self.last_seq < now.shard_seq, "an event is applied once");
-        self.last_seq = now.shard_seq;
-        let view = self.view();
-        self.published.touch(durable_seq, now.shard_seq, &view);
-        if terms_change {
-            self.terms_seq = now.shard_seq;
-            self.published_terms.touch(durable_seq, now.shard_seq, &self.terms);
-        }
+        assert_eq!(self.figures.total(), u64::from(self.total), "W17: units of activity {id}");
+        // W17: locked units belong to someone, and will be paid or expire.
+        let unpaid = self.unpaid_from < self.slots.len() || !self.adopted_unpaid.is_empty();
+        assert!(self.figures.locked == 0 || unpaid, "W17: activity {id} locks no one's units");
+        assert!(self.figures.locked > 0 || !unpaid, "W17: activity {id} locks too few units");
     }
 
     fn check_version(&self, now: &Now, carried: u32) -> Result<(), ApplyError> {

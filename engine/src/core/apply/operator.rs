@@ -2,27 +2,32 @@
 
 use std::sync::Arc;
 
-use super::super::activity::Activity;
+use super::super::activity::{Activity, Flags};
 use super::super::event::{Body, DecreaseKey, Figures};
 use super::super::side::{Operation, OperationKind};
 use super::super::table::Tables;
 use super::super::terms::Terms;
 use super::{ApplyError, Now};
 
-/// The activity that `body` makes, if it makes one.
-pub(super) fn create(body: &Body<'_>, tables: Tables) -> Option<Activity> {
+/// The activity that `body` makes.
+pub(super) fn create(body: &Body<'_>, now: &Now, tables: Tables) -> Result<Activity, ApplyError> {
+    let &Now { id, shard_seq, .. } = now;
     match *body {
         Body::ActivityCreated { ordinal, total, ref definition, .. } => {
             let figures = Figures { available: total, ..Figures::default() };
-            Some(Activity::new(ordinal, 1, figures, definition, tables))
+            let flags = Flags::default();
+            Ok(Activity::new(ordinal, 1, figures, flags, definition, shard_seq, tables))
         }
         Body::ActivityAdopted { ordinal, version, figures, on_sale, ref definition, .. } => {
-            let mut activity = Activity::new(ordinal, version, figures, definition, tables);
-            activity.flags.on_sale = on_sale;
-            activity.was_published = on_sale;
-            Some(activity)
+            // Locked units come with the reservations that lock them.
+            if figures.locked > 0 {
+                let present = Figures::default();
+                return Err(ApplyError::Figures { activity: id, present, carried: figures });
+            }
+            let flags = Flags { on_sale, ..Flags::default() };
+            Ok(Activity::new(ordinal, version, figures, flags, definition, shard_seq, tables))
         }
-        _ => None,
+        _ => Err(ApplyError::UnknownActivity(id)),
     }
 }
 

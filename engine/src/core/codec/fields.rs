@@ -50,7 +50,7 @@ integers!(
     /// Units, none included.
     Units: u32, value => value <= UNITS_MAX;
     /// Units that move.
-    Quantity: u32, value => value >= 1 && value <= UNITS_MAX;
+    Quantity: u32, value => (1..=UNITS_MAX).contains(&value);
     /// The version of a definition.
     Version: u32, value => value >= 1;
     /// An amount in the currency's smallest unit.

@@ -10,7 +10,6 @@ use super::{Events, Outcome};
 
 /// What a purchase comes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(clippy::large_enum_variant, reason = "accepted is the rule, and it must not allocate")]
 pub enum Purchase<'a> {
     /// It shall be.
     Accepted(Event<'a>),

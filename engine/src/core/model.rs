@@ -1,0 +1,439 @@
+//! The reference model: the same machine, plain instead of fast.
+//!
+//! It keeps what was asked and accepted, and derives everything else by adding up, each time anew:
+//! no figure is stored that could drift from what it counts. It shares with the engine the words
+//! of commands and answers, and the bounds of input, but no rule and no state.
+//! `tests/model_based.rs` runs the same histories through both.
+
+use std::collections::BTreeMap;
+
+use super::command::{ActivityFigures, Command, Refusal, Reservation, Reserve, Status};
+use super::event::{Actor, Definition, Figures, RestoreReason};
+use super::ids::{ActivityId, Ordinal, Position, ReservationId, UserId};
+use super::terms::Terms;
+use super::validate;
+
+/// What a command is answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Reply {
+    /// To a purchase, a payment, a give-back.
+    Reservation {
+        /// It happened now, and not before.
+        fresh: bool,
+        /// The reservation afterwards.
+        reservation: Reservation,
+    },
+    /// To an operator.
+    Activity {
+        /// It happened now, and not before.
+        fresh: bool,
+        /// The activity afterwards, or after the first time.
+        figures: ActivityFigures,
+    },
+    /// Nothing happened.
+    Refused(Refusal),
+    /// Nothing is overdue; when the next reservation is.
+    NothingDue(Option<u64>),
+}
+
+type Answered = Result<Reply, Refusal>;
+
+/// One reservation, as it was accepted, and what became of it.
+#[derive(Clone, Debug)]
+struct Purchase {
+    user: UserId,
+    request_id: String,
+    quantity: u32,
+    status: Status,
+    created_ms: u64,
+    updated_ms: u64,
+    payment_no: String,
+    record: u64,
+}
+
+/// One activity.
+#[derive(Clone, Debug)]
+struct Sale {
+    ordinal: Ordinal,
+    version: u32,
+    terms: Terms,
+    total: u32,
+    on_sale: bool,
+    paused: bool,
+    drained: bool,
+    purchases: Vec<Purchase>,
+    /// By key: whether units were added, how many, and the answer.
+    operations: BTreeMap<String, (bool, u32, ActivityFigures)>,
+}
+
+/// All activities, in one shard.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    sales: BTreeMap<ActivityId, Sale>,
+    /// Records that the log would hold.
+    records: u64,
+}
+
+impl Sale {
+    fn units(&self, status: Status) -> u32 {
+        self.purchases.iter().filter(|it| it.status == status).map(|it| it.quantity).sum()
+    }
+
+    fn figures(&self) -> Figures {
+        let (locked, sold) = (self.units(Status::Reserved), self.units(Status::Confirmed));
+        Figures { available: self.total - locked - sold, locked, sold }
+    }
+
+    fn held(&self, user: UserId) -> u32 {
+        let holds = |it: &&Purchase| !matches!(it.status, Status::RolledBack(_));
+        self.purchases.iter().filter(|it| it.user == user).filter(holds).map(|it| it.quantity).sum()
+    }
+
+    fn answer(&self, activity: ActivityId) -> ActivityFigures {
+        ActivityFigures { activity, version: self.version, figures: self.figures() }
+    }
+
+    fn index(&self, id: ReservationId) -> Result<usize, Refusal> {
+        let position = id.position().filter(|_| id.ordinal() == self.ordinal);
+        let index = position.map(|position| position.get() as usize - 1);
+        index.filter(|at| *at < self.purchases.len()).ok_or(Refusal::UnknownReservation)
+    }
+
+    fn reservation(&self, activity: ActivityId, index: usize) -> Option<Reservation> {
+        let purchase = self.purchases.get(index)?.clone();
+        Some(Reservation {
+            id: ReservationId::compose(
+                self.ordinal,
+                Position::new(u32::try_from(index).ok()? + 1)?,
+            ),
+            activity,
+            user: purchase.user,
+            sku: self.terms.sku,
+            price: self.terms.price,
+            quantity: purchase.quantity,
+            status: purchase.status,
+            created_ms: purchase.created_ms,
+            updated_ms: purchase.updated_ms,
+            pay_before_ms: purchase.created_ms + self.terms.payment_ttl_ms,
+            payment_no: purchase.payment_no,
+            remaining: self.figures().available,
+            shard_seq: purchase.record,
+        })
+    }
+
+    fn told(&self, activity: ActivityId, index: usize, fresh: bool) -> Answered {
+        let reservation = self.reservation(activity, index).ok_or(Refusal::UnknownReservation)?;
+        Ok(Reply::Reservation { fresh, reservation })
+    }
+
+    fn set(&mut self, index: usize, status: Status, at_ms: u64) {
+        if let Some(purchase) = self.purchases.get_mut(index) {
+            purchase.status = status;
+            purchase.updated_ms = at_ms;
+        }
+    }
+}
+
+impl Model {
+    /// Does `command` for `activity` at `at_ms`, and says what it is answered.
+    pub fn execute(&mut self, activity: ActivityId, command: &Command<'_>, at_ms: u64) -> Reply {
+        let answered = match *command {
+            Command::Create { actor, ordinal, total, definition } => {
+                self.create(activity, actor, ordinal, total, &definition)
+            }
+            Command::Edit { actor, version, total, definition } => {
+                self.edit(activity, actor, version, total, &definition, at_ms)
+            }
+            Command::Publish { actor } => {
+                self.switch(activity, actor, |sale| !std::mem::replace(&mut sale.on_sale, true))
+            }
+            Command::Unpublish { actor } => {
+                self.switch(activity, actor, |sale| std::mem::take(&mut sale.on_sale))
+            }
+            Command::Pause { actor } => {
+                self.switch(activity, actor, |sale| !std::mem::replace(&mut sale.paused, true))
+            }
+            Command::Drain { actor } => {
+                self.switch(activity, actor, |sale| !std::mem::replace(&mut sale.drained, true))
+            }
+            Command::Resume { actor } => self.switch(activity, actor, |sale| {
+                std::mem::take(&mut sale.paused) | std::mem::take(&mut sale.drained)
+            }),
+            Command::Restock { actor, op, quantity } => {
+                self.operate(activity, actor, op, true, quantity)
+            }
+            Command::Decrease { actor, op, quantity } => {
+                self.operate(activity, actor, op, false, quantity)
+            }
+            Command::Reserve(reserve) => self.reserve(activity, &reserve, at_ms),
+            Command::Confirm { reservation, payment_no } => {
+                self.confirm(activity, reservation, payment_no, at_ms)
+            }
+            Command::Restore { reservation, owner, reason } => {
+                self.restore(activity, reservation, owner, reason, at_ms)
+            }
+            Command::Expire { serving_since_ms } => self.expire(activity, serving_since_ms, at_ms),
+        };
+        answered.unwrap_or_else(Reply::Refused)
+    }
+
+    /// The units of an activity.
+    pub fn figures(&self, activity: ActivityId) -> Option<Figures> {
+        self.sales.get(&activity).map(Sale::figures)
+    }
+
+    /// Records that the log would hold by now.
+    pub fn records(&self) -> u64 {
+        self.records
+    }
+
+    fn sale(&mut self, id: ActivityId, absent: Refusal) -> Result<&mut Sale, Refusal> {
+        self.sales.get_mut(&id).ok_or(absent)
+    }
+
+    fn create(
+        &mut self,
+        id: ActivityId,
+        actor: Actor<'_>,
+        ordinal: Ordinal,
+        total: u32,
+        definition: &Definition<'_>,
+    ) -> Answered {
+        validate::actor(&actor)?;
+        validate::total_at_creation(total)?;
+        validate::definition(definition)?;
+        if self.sales.contains_key(&id) {
+            return Err(Refusal::ActivityExists);
+        }
+        if ordinal.get() == 0 {
+            return Err(Refusal::OrdinalsExhausted);
+        }
+        let sale = Sale {
+            ordinal,
+            version: 1,
+            terms: Terms::new(definition),
+            total,
+            on_sale: false,
+            paused: false,
+            drained: false,
+            purchases: Vec::new(),
+            operations: BTreeMap::new(),
+        };
+        let figures = sale.answer(id);
+        self.sales.insert(id, sale);
+        self.records += 1;
+        Ok(Reply::Activity { fresh: true, figures })
+    }
+
+    fn edit(
+        &mut self,
+        id: ActivityId,
+        actor: Actor<'_>,
+        version: Option<u32>,
+        total: u32,
+        definition: &Definition<'_>,
+        at_ms: u64,
+    ) -> Answered {
+        validate::actor(&actor)?;
+        validate::total(total)?;
+        validate::definition(definition)?;
+        let sale = self.sale(id, Refusal::UnknownActivity)?;
+        if version.unwrap_or(sale.version) != sale.version {
+            return Err(Refusal::VersionMismatch { current: sale.version });
+        }
+        let new = Terms::new(definition);
+        if new == sale.terms && total == sale.total {
+            return Ok(Reply::Activity { fresh: false, figures: sale.answer(id) });
+        }
+        let started = sale.on_sale && sale.terms.start_ms <= at_ms;
+        let mut records = 1;
+        if started || !sale.purchases.is_empty() {
+            let title_alone =
+                Terms { title: sale.terms.title.clone(), ..new.clone() } == sale.terms;
+            if !title_alone || total > sale.total {
+                return Err(Refusal::LockedWhileInProgress);
+            }
+            let Figures { locked, sold, .. } = sale.figures();
+            if total < locked + sold {
+                return Err(Refusal::StockBelowReserved);
+            }
+            // The definition is one record, the units another.
+            records += u64::from(total < sale.total);
+        }
+        sale.terms = new;
+        sale.total = total;
+        sale.version += 1;
+        let figures = sale.answer(id);
+        self.records += records;
+        Ok(Reply::Activity { fresh: true, figures })
+    }
+
+    /// `throw` says whether it changed anything.
+    fn switch(
+        &mut self,
+        id: ActivityId,
+        actor: Actor<'_>,
+        throw: impl FnOnce(&mut Sale) -> bool,
+    ) -> Answered {
+        validate::actor(&actor)?;
+        let sale = self.sale(id, Refusal::UnknownActivity)?;
+        let fresh = throw(sale);
+        let figures = sale.answer(id);
+        self.records += u64::from(fresh);
+        Ok(Reply::Activity { fresh, figures })
+    }
+
+    fn operate(
+        &mut self,
+        id: ActivityId,
+        actor: Actor<'_>,
+        op: &str,
+        adds: bool,
+        quantity: u32,
+    ) -> Answered {
+        validate::actor(&actor)?;
+        validate::quantity(quantity)?;
+        validate::operation_key(op)?;
+        let sale = self.sale(id, Refusal::UnknownActivity)?;
+        if let Some((added, before, figures)) = sale.operations.get(op) {
+            let same = *added == adds && *before == quantity;
+            let figures = *figures;
+            return if same {
+                Ok(Reply::Activity { fresh: false, figures })
+            } else {
+                Err(Refusal::RequestIdReused)
+            };
+        }
+        if sale.operations.len() == super::limits::OPERATIONS_PER_ACTIVITY_MAX {
+            return Err(Refusal::TooManyOperations);
+        }
+        if adds {
+            if u64::from(sale.total) + u64::from(quantity) > u64::from(super::limits::UNITS_MAX) {
+                let text = "quantity would raise the stock above 2147483647";
+                return Err(Refusal::Invalid(text));
+            }
+            sale.total += quantity;
+        } else {
+            if sale.figures().available < quantity {
+                return Err(Refusal::StockBelowReserved);
+            }
+            sale.total -= quantity;
+        }
+        let figures = sale.answer(id);
+        sale.operations.insert(op.to_owned(), (adds, quantity, figures));
+        self.records += 1;
+        Ok(Reply::Activity { fresh: true, figures })
+    }
+
+    fn reserve(&mut self, id: ActivityId, reserve: &Reserve<'_>, at_ms: u64) -> Answered {
+        let &Reserve { user, request_id, quantity, .. } = reserve;
+        validate::quantity(quantity)?;
+        validate::request_id(request_id)?;
+        let record = self.records + 1;
+        let sale = self.sale(id, Refusal::UnknownActivity)?;
+        validate::amount(sale.terms.price, quantity)?;
+        let same = |it: &Purchase| it.user == user && it.request_id == request_id;
+        if let Some(index) = sale.purchases.iter().position(same) {
+            return match sale.purchases.get(index) {
+                Some(purchase) if purchase.quantity != quantity => Err(Refusal::RequestIdReused),
+                _ => sale.told(id, index, false),
+            };
+        }
+        let made = sale.purchases.iter().filter(|it| it.user == user).count() as u64;
+        let limit = u64::from(sale.terms.per_user_limit);
+        let checks = [
+            (sale.paused || sale.drained, Refusal::Paused),
+            (!sale.on_sale, Refusal::OffSale),
+            (at_ms < sale.terms.start_ms, Refusal::NotStarted),
+            (at_ms > sale.terms.end_ms, Refusal::Ended),
+            (sale.figures().available < quantity, Refusal::SoldOut),
+            (u64::from(sale.held(user)) + u64::from(quantity) > limit, Refusal::LimitReached),
+            (made >= limit + 16, Refusal::LimitReached),
+        ];
+        if let Some((_, refusal)) = checks.into_iter().find(|(fails, _)| *fails) {
+            return Err(refusal);
+        }
+        sale.purchases.push(Purchase {
+            user,
+            request_id: request_id.to_owned(),
+            quantity,
+            status: Status::Reserved,
+            created_ms: at_ms,
+            updated_ms: at_ms,
+            payment_no: String::new(),
+            record,
+        });
+        let reply = sale.told(id, sale.purchases.len() - 1, true);
+        self.records += 1;
+        reply
+    }
+
+    fn confirm(
+        &mut self,
+        id: ActivityId,
+        reservation: ReservationId,
+        payment_no: &str,
+        at_ms: u64,
+    ) -> Answered {
+        validate::payment_no(payment_no)?;
+        let sale = self.sale(id, Refusal::UnknownReservation)?;
+        let index = sale.index(reservation)?;
+        let purchase = sale.purchases.get_mut(index).ok_or(Refusal::UnknownReservation)?;
+        match purchase.status {
+            Status::Confirmed if purchase.payment_no == payment_no => {
+                return sale.told(id, index, false);
+            }
+            Status::Confirmed => return Err(Refusal::PaidByAnother),
+            Status::RolledBack(_) => return Err(Refusal::RolledBack),
+            Status::Reserved => payment_no.clone_into(&mut purchase.payment_no),
+        }
+        sale.set(index, Status::Confirmed, at_ms);
+        let reply = sale.told(id, index, true);
+        self.records += 1;
+        reply
+    }
+
+    fn restore(
+        &mut self,
+        id: ActivityId,
+        reservation: ReservationId,
+        owner: Option<UserId>,
+        reason: RestoreReason,
+        at_ms: u64,
+    ) -> Answered {
+        let sale = self.sale(id, Refusal::UnknownReservation)?;
+        let index = sale.index(reservation)?;
+        let purchase = sale.purchases.get(index).ok_or(Refusal::UnknownReservation)?;
+        if owner.unwrap_or(purchase.user) != purchase.user {
+            return Err(Refusal::UnknownReservation);
+        }
+        match purchase.status {
+            Status::RolledBack(_) => return sale.told(id, index, false),
+            Status::Confirmed => return Err(Refusal::AlreadyPaid),
+            Status::Reserved => {}
+        }
+        sale.set(index, Status::RolledBack(reason), at_ms);
+        let reply = sale.told(id, index, true);
+        self.records += 1;
+        reply
+    }
+
+    fn expire(&mut self, id: ActivityId, serving_since_ms: u64, at_ms: u64) -> Answered {
+        let Some(sale) = self.sales.get_mut(&id) else { return Ok(Reply::NothingDue(None)) };
+        let unpaid = |it: &Purchase| it.status == Status::Reserved;
+        let Some(index) = sale.purchases.iter().position(unpaid) else {
+            return Ok(Reply::NothingDue(None));
+        };
+        let created_ms = sale.purchases.get(index).map_or(0, |it| it.created_ms);
+        let payment_ttl_ms = sale.terms.payment_ttl_ms;
+        let grace_ends_ms = serving_since_ms.saturating_add(payment_ttl_ms.min(2 * 60 * 1000));
+        let due_ms = grace_ends_ms.max(created_ms + payment_ttl_ms);
+        if at_ms < due_ms {
+            return Ok(Reply::NothingDue(Some(due_ms)));
+        }
+        sale.set(index, Status::RolledBack(RestoreReason::Timeout), at_ms);
+        let reply = sale.told(id, index, true);
+        self.records += 1;
+        reply
+    }
+}
