@@ -44,6 +44,9 @@ pub struct Reader {
     device: Arc<dyn Device>,
     format: Format,
     durable_lsn: Box<dyn Fn() -> Lsn + Send>,
+    /// The mark when it was last asked for. It only grows (W2), so it is asked for again only
+    /// where this one is reached: a bystander pays for the answer with a scan.
+    known_durable: Lsn,
     scanner: Option<Scanner>,
 }
 
@@ -53,7 +56,7 @@ impl Reader {
         format: Format,
         durable_lsn: Box<dyn Fn() -> Lsn + Send>,
     ) -> Self {
-        Self { device, format, durable_lsn, scanner: None }
+        Self { device, format, durable_lsn, known_durable: Lsn(0), scanner: None }
     }
 
     /// Goes to the end of the frame whose last record is `lsn` (`Lsn(0)`: before the first), so
@@ -102,8 +105,11 @@ impl Reader {
         if self.scanner.is_none() {
             self.seek(Lsn(0))?;
         }
-        let durable_lsn = (self.durable_lsn)();
-        if self.step(durable_lsn)?.is_none() {
+        let next_lsn = self.scanner.as_ref().map_or(Lsn(0), |scanner| scanner.position.next_lsn);
+        if next_lsn > self.known_durable {
+            self.known_durable = (self.durable_lsn)();
+        }
+        if self.step(self.known_durable)?.is_none() {
             return Ok(None);
         }
         let last = self.scanner.as_ref().and_then(Scanner::last);
