@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use engine::{Entry, OpenError};
+use wal::{Frame, PosixDevice};
+
+use super::data_dir::NoDataDir;
 
 /// The log can't be read.
 const EXIT_DAMAGE: u8 = 1;
@@ -37,89 +39,92 @@ pub(crate) struct Args {
     follow: bool,
 }
 
-/// Why the output ends.
-enum End {
-    /// All was written, or the reader has enough.
-    Fine,
-    /// The log can't be read.
-    Unreadable(OpenError),
+/// Why there is no more output.
+#[derive(Debug, thiserror::Error)]
+enum DumpError {
+    /// There is no log.
+    #[error(transparent)]
+    NoDataDir(#[from] NoDataDir),
+    /// The log can't be opened to read.
+    #[error(transparent)]
+    Open(#[from] wal::OpenError),
+    /// The log can't be read on.
+    #[error(transparent)]
+    Read(#[from] wal::ReadError),
+    /// A record is not as long as its frame says.
+    #[error(transparent)]
+    Record(#[from] wal::RecordError),
     /// Standard output failed.
-    Output(io::Error),
+    #[error("the output failed: {0}")]
+    Output(#[from] io::Error),
 }
 
 /// Runs `sluice dump`.
 pub(crate) fn run(args: Args) -> ExitCode {
-    if let Err(reason) = super::data_dir::require(&args.data_dir) {
-        eprintln!("sluice dump: {reason}");
-        return ExitCode::from(super::EXIT_USAGE);
+    match dump(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads has enough.
+        Err(DumpError::Output(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sluice dump: {error}");
+            match error {
+                DumpError::NoDataDir(_) | DumpError::Output(_) => super::EXIT_USAGE.into(),
+                DumpError::Open(_) | DumpError::Read(_) | DumpError::Record(_) => {
+                    EXIT_DAMAGE.into()
+                }
+            }
+        }
     }
+}
+
+fn dump(args: &Args) -> Result<(), DumpError> {
+    super::data_dir::require(&args.data_dir)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     if args.follow {
         watch_signals(&interrupted);
     }
-    match dump(&args, &interrupted) {
-        End::Fine => ExitCode::SUCCESS,
-        End::Output(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        End::Output(error) => {
-            eprintln!("sluice dump: the output failed: {error}");
-            ExitCode::from(super::EXIT_USAGE)
-        }
-        End::Unreadable(error) => {
-            eprintln!("sluice dump: {error}");
-            ExitCode::from(EXIT_DAMAGE)
-        }
-    }
-}
-
-fn dump(args: &Args, interrupted: &AtomicBool) -> End {
+    let mut reader = wal::follow(Arc::new(PosixDevice::new(&args.data_dir)))?;
     let mut out = BufWriter::new(io::stdout().lock());
-    let mut next = wal::Lsn(args.from.max(1));
     loop {
-        let entries = match engine::entries(&args.data_dir, next) {
-            Ok(entries) => entries,
-            Err(error) => return End::Unreadable(error),
-        };
-        for entry in entries {
-            let entry = match entry {
-                Ok(entry) => entry,
-                Err(error) => return flushed(out, End::Unreadable(error)),
-            };
-            next = wal::Lsn(entry.lsn.0 + 1);
-            if let Err(error) = write_line(&mut out, &entry, args.activity) {
-                return End::Output(error);
+        match reader.next_frame() {
+            Ok(Some(frame)) => write_frame(&mut out, &frame, args)?,
+            Ok(None) => {
+                out.flush()?;
+                if !args.follow || wait_or_interrupted(&interrupted) {
+                    return Ok(());
+                }
             }
-            if interrupted.load(Ordering::Relaxed) {
-                return flushed(out, End::Fine);
+            Err(error) => {
+                // The lines before the damage are worth having.
+                out.flush()?;
+                return Err(error.into());
             }
         }
-        if let Err(error) = out.flush() {
-            return End::Output(error);
-        }
-        if !args.follow || wait_or_interrupted(interrupted) {
-            return End::Fine;
+        if interrupted.load(Ordering::Relaxed) {
+            return Ok(out.flush()?);
         }
     }
 }
 
-fn write_line(
+/// Writes the wanted records of a frame, a line each.
+fn write_frame(
     out: &mut BufWriter<StdoutLock<'_>>,
-    entry: &Entry,
-    activity: Option<u64>,
-) -> io::Result<()> {
-    let record = line::line(entry);
-    if activity.is_some_and(|id| record["activity"] != id) {
-        return Ok(());
+    frame: &Frame<'_>,
+    args: &Args,
+) -> Result<(), DumpError> {
+    for record in frame.records() {
+        let record = record?;
+        if record.lsn.0 < args.from {
+            continue;
+        }
+        let line = line::line(frame, &record);
+        if args.activity.is_some_and(|id| line["activity"] != id) {
+            continue;
+        }
+        serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
+        out.write_all(b"\n")?;
     }
-    serde_json::to_writer(&mut *out, &record)?;
-    out.write_all(b"\n")
-}
-
-/// `end`, or what went wrong with the lines before it.
-fn flushed(mut out: BufWriter<StdoutLock<'_>>, end: End) -> End {
-    match out.flush() {
-        Ok(()) => end,
-        Err(error) => End::Output(error),
-    }
+    Ok(())
 }
 
 /// Waits until it is time to look again; true where the user wants to end.
