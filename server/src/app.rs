@@ -27,8 +27,6 @@ pub(crate) struct App {
 
 /// Everything a request can reach.
 pub(crate) struct Shared {
-    /// Signs and verifies tokens.
-    pub(crate) tokens: Tokens,
     /// Counts.
     pub(crate) metrics: Metrics,
     /// Counts of the listener.
@@ -41,15 +39,15 @@ pub(crate) struct Shared {
     pub(crate) stop: CancellationToken,
     http: watch::Receiver<Arc<Http>>,
     draining: AtomicBool,
+    tokens: OnceLock<Tokens>,
     app: OnceLock<App>,
 }
 
 impl Shared {
     /// Nothing is recovered yet.
-    pub(crate) fn new(tokens: Tokens, http: watch::Receiver<Arc<Http>>) -> Self {
+    pub(crate) fn new(http: watch::Receiver<Arc<Http>>) -> Self {
         let waiters = http.borrow().waiters_max.min(Semaphore::MAX_PERMITS);
         Self {
-            tokens,
             metrics: Metrics::new(),
             connections: Arc::new(ConnectionCounts::default()),
             ordered: watch::Sender::new(()),
@@ -57,6 +55,7 @@ impl Shared {
             stop: CancellationToken::new(),
             http,
             draining: AtomicBool::new(false),
+            tokens: OnceLock::new(),
             app: OnceLock::new(),
         }
     }
@@ -64,6 +63,19 @@ impl Shared {
     /// The bounds of the HTTP listener as they are now.
     pub(crate) fn http(&self) -> Arc<Http> {
         Arc::clone(&self.http.borrow())
+    }
+
+    /// The signing key is there. A demo's is made only in a data directory that proved to be ours.
+    pub(crate) fn know(&self, tokens: Tokens) {
+        assert!(self.tokens.set(tokens).is_ok(), "a server has one signing key");
+    }
+
+    /// Signs and verifies tokens.
+    ///
+    /// # Errors
+    /// `recovering`, until the key is there.
+    pub(crate) fn tokens(&self) -> Result<&Tokens, Code> {
+        self.tokens.get().ok_or(Code::Recovering)
     }
 
     /// The engine is there: requests are decided from now on.

@@ -35,8 +35,7 @@ mod tests {
 
     #[test]
     fn whole_numbers_with_a_unit_are_read() {
-        let table =
-            [("500ms", 500), ("5s", 5000), ("10m", 600_000), ("2h", 7_200_000), ("0s", 0)];
+        let table = [("500ms", 500), ("5s", 5000), ("10m", 600_000), ("2h", 7_200_000), ("0s", 0)];
         for (text, ms) in table {
             assert_eq!(parse_ms(text), Some(ms), "{text}");
         }

@@ -125,7 +125,8 @@ impl Tokens {
         let claims = jsonwebtoken::decode::<Claims>(token, &self.decoding, &self.validation)
             .map_err(|_| Unauthenticated)?
             .claims;
-        let decimal = !claims.sub.starts_with('0') && claims.sub.bytes().all(|b| b.is_ascii_digit());
+        let decimal =
+            !claims.sub.starts_with('0') && claims.sub.bytes().all(|b| b.is_ascii_digit());
         if !decimal || claims.jti.is_empty() || claims.jti.len() > TOKEN_ID_BYTES_MAX {
             return Err(Unauthenticated);
         }

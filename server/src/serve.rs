@@ -22,7 +22,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::app::{App, Shared};
-use crate::cli::EXIT_USAGE;
+use crate::cli::{EXIT_LOG, EXIT_REFUSED, EXIT_USAGE};
 use crate::config::{self, ConfigError, Flags, Http, Loaded, SETTINGS, Settings};
 use crate::demo::{self, DemoError};
 use crate::http;
@@ -33,12 +33,6 @@ use crate::orders::{Orders, OrdersError};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
 const EXIT_TERMINATED: i32 = 128 + 15;
-
-/// Refused to start: a fork of the log.
-const EXIT_REFUSED: u8 = 3;
-
-/// The log could not be closed.
-const EXIT_LOG: u8 = 4;
 
 /// What ends the server other than a signal. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +70,7 @@ pub(crate) enum ServeError {
     Task(#[from] tokio::task::JoinError),
     /// The log failed while it was being closed.
     #[error("close the log: {0}")]
-    Close(#[from] engine::CloseError),
+    Close(#[from] engine::LogUnavailable),
 }
 
 impl ServeError {
@@ -115,11 +109,11 @@ pub(crate) fn check(loaded: &Loaded) -> Result<(), ServeError> {
 /// # Errors
 /// [`ServeError`]; its exit code is the process's.
 pub(crate) fn run(flags: Flags, loaded: Loaded) -> Result<(), ServeError> {
-    let tokens = Tokens::new(&config::load_secret(&loaded)?)?;
+    check(&loaded)?;
     let log_level = logs::init(&loaded.settings.log_level, loaded.settings.log_json)?;
     raise_descriptor_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(serve(flags, loaded, tokens, log_level));
+    let outcome = runtime.block_on(serve(flags, loaded, log_level));
     // A start that was refused may leave a thread at work; nothing of it is worth waiting for.
     runtime.shutdown_background();
     outcome
@@ -135,20 +129,15 @@ fn raise_descriptor_limit() {
     }
 }
 
-async fn serve(
-    flags: Flags,
-    loaded: Loaded,
-    tokens: Tokens,
-    log_level: LogLevel,
-) -> Result<(), ServeError> {
+async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), ServeError> {
     let mut signals = Signals::new()?;
     let settings = loaded.settings.clone();
     let (http_sender, http_receiver) = watch::channel(Arc::new(settings.http.clone()));
-    let shared = Arc::new(Shared::new(tokens, http_receiver.clone()));
+    let shared = Arc::new(Shared::new(http_receiver.clone()));
     let listening = listen(&settings, &shared, &http_receiver).await?;
     let opened = {
-        let (settings, shared) = (settings.clone(), Arc::clone(&shared));
-        tokio::spawn(async move { open(&settings, &shared).await })
+        let (loaded, shared) = (loaded.clone(), Arc::clone(&shared));
+        tokio::spawn(async move { open(&loaded, &shared).await })
     };
     tokio::select! {
         opened = opened => opened??,
@@ -157,7 +146,10 @@ async fn serve(
     }
     announce("ready");
     if settings.demo {
-        announce(&demo::banner(&shared.tokens, listening.address)?);
+        announce(&demo::banner(
+            shared.tokens().map_err(|_| ConfigError::SecretMissing)?,
+            listening.address,
+        )?);
     }
     let ended = attend(&shared, &mut signals, |reason| {
         reload(&flags, &loaded, &http_sender, &log_level, reason);
@@ -189,13 +181,11 @@ async fn listen(
     shared: &Arc<Shared>,
     http: &watch::Receiver<Arc<Http>>,
 ) -> Result<Listening, ServeError> {
-    let bind = |address| {
-        listener::bind(address).map_err(|source| ServeError::Bind { address, source })
-    };
+    let bind =
+        |address| listener::bind(address).map_err(|source| ServeError::Bind { address, source });
     let start = |socket: TcpListener, router| {
         let counts = Arc::clone(&shared.connections);
-        let listener =
-            Listener::new(socket, router, http.clone(), counts, shared.stop.clone());
+        let listener = Listener::new(socket, router, http.clone(), counts, shared.stop.clone());
         tokio::spawn(listener.run())
     };
     let socket = bind(settings.listen)?;
@@ -210,7 +200,11 @@ async fn listen(
 }
 
 /// Recovers the log, starts the bridge, makes the demo's sale, and lets requests in.
-async fn open(settings: &Settings, shared: &Arc<Shared>) -> Result<(), ServeError> {
+async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
+    let settings = &loaded.settings;
+    if let Some(secret) = config::configured_secret(loaded)? {
+        shared.know(Tokens::new(&secret)?);
+    }
     let mut options = EngineOptions::new(settings.data_dir.clone());
     options.segment_bytes = settings.format.segment_bytes;
     if let Some(prefix) = OrderPrefix::new(settings.format.order_prefix) {
@@ -220,6 +214,9 @@ async fn open(settings: &Settings, shared: &Arc<Shared>) -> Result<(), ServeErro
     options.accept_file_system = settings.accept_file_system;
     let (engine, report) = tokio::task::spawn_blocking(|| Engine::open(options)).await??;
     tracing::info!("{report}");
+    if shared.tokens().is_err() {
+        shared.know(Tokens::new(&config::load_secret(loaded)?)?);
+    }
     let ordered = shared.ordered.clone();
     engine.on_ordered(Box::new(move || ordered.send_replace(())));
     let orders = Orders::start(settings, &engine).await?;

@@ -3,8 +3,9 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use engine::core::limits::TIME_MS_MAX;
-use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// An instant, in Unix milliseconds, `0..=TIME_MS_MAX`; in JSON `"2026-11-29T12:00:00.000Z"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -14,24 +15,24 @@ impl Instant {
     /// The instant that `text` names, rounded down to a millisecond, or `None` where it is no
     /// RFC 3339 date and time with an offset, or outside 1970..=9999.
     pub(crate) fn parse(text: &str) -> Option<Self> {
-        // Jiff also reads what RFC 3339 does not allow: annotations in brackets, a blank between
-        // date and time, signed years, basic format.
-        let bytes = text.as_bytes();
-        let plain = bytes.get(4) == Some(&b'-')
-            && matches!(bytes.get(10), Some(b'T' | b't'))
-            && bytes.get(13) == Some(&b':')
-            && bytes.get(16) == Some(&b':')
-            && !bytes.contains(&b'[')
-            && !bytes.contains(&b',');
-        let ms = text.parse::<Timestamp>().ok().filter(|_| plain)?.as_millisecond();
-        u64::try_from(ms).ok().filter(|ms| *ms <= TIME_MS_MAX).map(Self)
+        let ns = OffsetDateTime::parse(text, &Rfc3339).ok()?.unix_timestamp_nanos();
+        let ms = u64::try_from(ns.div_euclid(1_000_000)).ok()?;
+        (ms <= TIME_MS_MAX).then_some(Self(ms))
     }
 }
 
 impl std::fmt::Display for Instant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ms = i64::try_from(self.0.min(TIME_MS_MAX)).unwrap_or(0);
-        write!(f, "{:.3}", Timestamp::from_millisecond(ms).unwrap_or_default())
+        let ms = self.0.min(TIME_MS_MAX);
+        let seconds = i64::try_from(ms / 1000).map_err(|_| std::fmt::Error)?;
+        let at = OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| std::fmt::Error)?;
+        let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
+        let (hour, minute, second) = at.to_hms();
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
+            ms % 1000
+        )
     }
 }
 

@@ -15,6 +15,10 @@ pub(crate) mod token;
 pub(crate) const EXIT_OK: u8 = 0;
 /// Usage or configuration: nothing was started.
 pub(crate) const EXIT_USAGE: u8 = 2;
+/// Refused to start: damage, a fork, the clock, an unknown format, an unsuitable file system.
+pub(crate) const EXIT_REFUSED: u8 = 3;
+/// The log failed.
+pub(crate) const EXIT_LOG: u8 = 4;
 
 /// A flash-sale reservation server: a purchase is on disk before it is answered.
 #[derive(Debug, Parser)]

@@ -10,9 +10,9 @@ mod print;
 mod secret;
 mod settings;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use config::{Config, File, FileFormat, Map, Source, Value};
+use config::{Config, File, FileFormat, Map, Source, Value, ValueKind};
 
 pub(crate) use print::render;
 pub(crate) use secret::{Secret, configured_secret, load_secret, secret_for_tokens};
@@ -120,12 +120,9 @@ pub(crate) fn load(flags: &Flags) -> Result<Loaded, ConfigError> {
 }
 
 /// [`load`] with the environment given by `env`, for tests.
-fn load_from(
-    flags: &Flags,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Loaded, ConfigError> {
+fn load_from(flags: &Flags, env: &dyn Fn(&str) -> Option<String>) -> Result<Loaded, ConfigError> {
     let merged = merge(flags, env)?;
-    let origins = origins(&merged);
+    let origins = origins(&merged)?;
     let settings: Settings = merged.try_deserialize()?;
     settings::check(&settings, &origins)?;
     Ok(Loaded { settings, origins })
@@ -174,35 +171,18 @@ fn environment(env: &dyn Fn(&str) -> Option<String>) -> Layer {
     )
 }
 
-fn origins(merged: &Config) -> Vec<Entry> {
-    SETTINGS
-        .iter()
-        .map(|setting| {
-            let value = merged.get::<Value>(setting.key).ok();
-            Entry {
-                key: setting.key,
-                origin: value
-                    .as_ref()
-                    .and_then(Value::origin)
-                    .map_or_else(|| "unset".to_owned(), ToOwned::to_owned),
-                value: value.and_then(|value| value.into_string().ok()),
-            }
-        })
-        .collect()
-}
-
-/// The data directory that `--data-dir`, the environment or the file names; for the commands
-/// beside the server.
-///
-/// # Errors
-/// [`ConfigError`], as [`load`].
-pub(crate) fn data_dir(
-    file: Option<&Path>,
-    data_dir: Option<&Path>,
-) -> Result<PathBuf, ConfigError> {
-    let mut flags = Flags { file: file.map(Path::to_path_buf), values: Vec::new() };
-    flags.set("data_dir", data_dir.map(|path| path.display().to_string()));
-    Ok(load(&flags)?.settings.data_dir)
+fn origins(merged: &Config) -> Result<Vec<Entry>, ConfigError> {
+    let top = Value::new(None, ValueKind::Table(merged.collect()?));
+    let entry = |setting: &settings::Setting| {
+        let value = setting.key.split('.').try_fold(&top, |table, part| match &table.kind {
+            ValueKind::Table(values) => values.get(part),
+            _ => None,
+        });
+        let origin = value.and_then(Value::origin).unwrap_or("unset").to_owned();
+        let value = value.and_then(|value| value.clone().into_string().ok());
+        Entry { key: setting.key, value, origin }
+    };
+    Ok(SETTINGS.iter().map(entry).collect())
 }
 
 #[cfg(test)]
@@ -236,9 +216,8 @@ mod tests {
 
     #[test]
     fn a_flag_wins_over_the_environment_which_wins_over_the_file() {
-        let (_dir, path) = file_with(
-            "listen = '127.0.0.1:1'\ndata_dir = '/file'\n[http]\nconnections_max = 7\n",
-        );
+        let (_dir, path) =
+            file_with("listen = '127.0.0.1:1'\ndata_dir = '/file'\n[http]\nconnections_max = 7\n");
         let mut flags = Flags { file: Some(path.clone()), values: Vec::new() };
         flags.set("listen", Some("127.0.0.1:3".to_owned()));
         let env = env_of(&[("SLUICE_LISTEN", "127.0.0.1:2"), ("SLUICE_DATA_DIR", "/env")]);

@@ -37,14 +37,11 @@ const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 impl FromRequestParts<Arc<Shared>> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Problem> {
         let header = single(&parts.headers, &header::AUTHORIZATION)
             .map_err(|_| Code::Unauthenticated)?
             .ok_or(Code::Unauthenticated)?;
-        Ok(shared.tokens.verify(bearer(header).ok_or(Code::Unauthenticated)?)?)
+        Ok(shared.tokens()?.verify(bearer(header).ok_or(Code::Unauthenticated)?)?)
     }
 }
 
@@ -54,10 +51,7 @@ pub(crate) struct Admin(pub(crate) Caller);
 impl FromRequestParts<Arc<Shared>> for Admin {
     type Rejection = Problem;
 
-    async fn from_request_parts(
-        parts: &mut Parts,
-        shared: &Arc<Shared>,
-    ) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Problem> {
         let caller = Caller::from_request_parts(parts, shared).await?;
         match caller.role {
             Role::Admin => Ok(Self(caller)),
@@ -200,9 +194,7 @@ pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
 /// The media type in small letters, without its parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let value = single(headers, &header::CONTENT_TYPE)?;
-    Ok(value.map(|value| {
-        value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
-    }))
+    Ok(value.map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()))
 }
 
 /// The whole body, at most `bytes_max`, within the body time-out.
@@ -306,8 +298,23 @@ mod tests {
         assert_eq!(quantity(r#"{"quantity":1}"#), Some(1));
         assert_eq!(quantity(r#"{"quantity":2147483647}"#), Some(2_147_483_647));
         for bad in [
-            "0", "-1", "1.5", "1.0", "1e0", "\"1\"", "null", "true", "[1]", "{}", "2147483648",
-            "18446744073709551616", "-0", "01", "+1", "NaN", "",
+            "0",
+            "-1",
+            "1.5",
+            "1.0",
+            "1e0",
+            "\"1\"",
+            "null",
+            "true",
+            "[1]",
+            "{}",
+            "2147483648",
+            "18446744073709551616",
+            "-0",
+            "01",
+            "+1",
+            "NaN",
+            "",
         ] {
             let json = format!("{{\"quantity\":{bad}}}");
             assert!(parse_object::<Order>(json.as_bytes()).is_err(), "{json}");
@@ -317,8 +324,20 @@ mod tests {
     #[test]
     fn a_body_is_one_object_and_nothing_else() {
         for bad in [
-            "", " ", "null", "1", "\"x\"", "[1,\"x\"]", "{", "{\"quantity\":1", "{} {}", "{}x",
-            "{'quantity':1}", "{\"quantity\":1,}", "\u{feff}{}", "{\"quantity\":1,\"quantity\":1}",
+            "",
+            " ",
+            "null",
+            "1",
+            "\"x\"",
+            "[1,\"x\"]",
+            "{",
+            "{\"quantity\":1",
+            "{} {}",
+            "{}x",
+            "{'quantity':1}",
+            "{\"quantity\":1,}",
+            "\u{feff}{}",
+            "{\"quantity\":1,\"quantity\":1}",
             "{\"id\":\"\\ud800\"}",
         ] {
             assert!(parse_object::<Order>(bad.as_bytes()).is_err(), "{bad}");
@@ -360,7 +379,8 @@ mod tests {
 
     #[test]
     fn a_path_segment_that_is_no_id_names_nothing() {
-        for text in ["", "0", "-1", "+1", "1.0", "abc", "9007199254740992", "99999999999999999999"] {
+        for text in ["", "0", "-1", "+1", "1.0", "abc", "9007199254740992", "99999999999999999999"]
+        {
             assert!(Segment(text.to_owned()).activity().is_err(), "{text}");
             assert!(Segment(text.to_owned()).reservation().is_err(), "{text}");
         }

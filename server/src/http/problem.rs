@@ -190,10 +190,7 @@ impl IntoResponse for Problem {
         };
         let mut response = (self.code.status(), body).into_response();
         let headers = response.headers_mut();
-        headers.insert(
-            header::CONTENT_TYPE,
-            HeaderValue::from_static("application/problem+json"),
-        );
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.code.retry_after() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
         }

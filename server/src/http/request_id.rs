@@ -24,10 +24,8 @@ pub(crate) struct RequestId(Arc<str>);
 impl RequestId {
     /// The id of the request with `headers`.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let inbound = headers
-            .get(&X_REQUEST_ID)
-            .and_then(|value| value.to_str().ok())
-            .filter(|id| sane(id));
+        let inbound =
+            headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| sane(id));
         Self(inbound.map_or_else(generate, Arc::from))
     }
 
@@ -53,9 +51,8 @@ static COUNTER: AtomicU64 = AtomicU64::new(1);
 
 /// Random bits of this process: ids of two runs must not meet. Without randomness the process id
 /// has to do; these ids guard nothing.
-static RUN: LazyLock<u64> = LazyLock::new(|| {
-    getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id()))
-});
+static RUN: LazyLock<u64> =
+    LazyLock::new(|| getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())));
 
 fn generate() -> Arc<str> {
     Arc::from(format!("{:016x}{:016x}", *RUN, COUNTER.fetch_add(1, Ordering::Relaxed)))

@@ -145,7 +145,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
 
 impl<S: AsyncWrite + Unpin> Guard<S> {
     /// Starts the write clock where the socket takes nothing, stops it where it does.
-    fn watched<T>(&mut self, cx: &mut Context<'_>, poll: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+    fn watched<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
         if poll.is_ready() {
             self.write_clock.stop();
             return poll;

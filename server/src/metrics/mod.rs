@@ -44,9 +44,8 @@ const ROUTES: &[&str] = &[
 const UNMATCHED: &str = "unmatched";
 
 /// The statuses that are told apart; the last takes the rest.
-const STATUSES: &[u16] = &[
-    200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 422, 500, 503, 507, 0,
-];
+const STATUSES: &[u16] =
+    &[200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 422, 500, 503, 507, 0];
 
 static ROUTE_INDEX: LazyLock<HashMap<&'static str, usize>> =
     LazyLock::new(|| ROUTES.iter().enumerate().map(|(index, route)| (*route, index)).collect());
@@ -106,11 +105,14 @@ impl Metrics {
 
     /// Counts an answered request to buy.
     pub(crate) fn purchase(&self, outcome: PurchaseOutcome) {
-        add(&self.purchases, match outcome {
-            PurchaseOutcome::Accepted => ACCEPTED,
-            PurchaseOutcome::Replayed => REPLAYED,
-            PurchaseOutcome::Refused(code) => REFUSED_FROM + code as usize,
-        });
+        add(
+            &self.purchases,
+            match outcome {
+                PurchaseOutcome::Accepted => ACCEPTED,
+                PurchaseOutcome::Replayed => REPLAYED,
+                PurchaseOutcome::Refused(code) => REFUSED_FROM + code as usize,
+            },
+        );
     }
 
     /// (route, status, count) of all that were seen.
@@ -159,11 +161,10 @@ mod tests {
         metrics.request(None, StatusCode::NOT_FOUND);
         metrics.request(None, StatusCode::IM_A_TEAPOT);
         let seen: Vec<_> = metrics.requests().collect();
-        assert_eq!(seen, [
-            ("/api/flashsales/{id}/purchase", 202, 2),
-            (UNMATCHED, 404, 1),
-            (UNMATCHED, 0, 1),
-        ]);
+        assert_eq!(
+            seen,
+            [("/api/flashsales/{id}/purchase", 202, 2), (UNMATCHED, 404, 1), (UNMATCHED, 0, 1),]
+        );
     }
 
     #[test]

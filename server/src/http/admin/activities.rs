@@ -35,7 +35,11 @@ pub(super) async fn told(answered: Answered) -> Result<ActivityView, Problem> {
 }
 
 /// `view`, with its version as `ETag`: what `If-Match` wants back.
-pub(super) fn shown(app: &App, status: StatusCode, view: &ActivityView) -> Result<Response, Problem> {
+pub(super) fn shown(
+    app: &App,
+    status: StatusCode,
+    view: &ActivityView,
+) -> Result<Response, Problem> {
     let body = json(&AdminActivityJson::at(view, app.engine.now_ms()))?;
     let mut response = (status, body).into_response();
     if let Ok(etag) = HeaderValue::from_str(&format!("\"{}\"", view.version)) {
@@ -74,8 +78,7 @@ pub(super) async fn edit(
     let version = version.unwrap_or(view.version);
     let wanted = fields.edit(&view)?;
     let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
-    let edited =
-        app.engine.edit(id, actor, Some(version), wanted.total, wanted.definition());
+    let edited = app.engine.edit(id, actor, Some(version), wanted.total, wanted.definition());
     shown(app, StatusCode::OK, &told(edited).await?)
 }
 
@@ -149,10 +152,7 @@ struct SkuJson {
 }
 
 /// `GET /api/admin/flashsales`: all of them, by id, and their sums by SKU.
-pub(super) async fn list(
-    State(shared): State<Arc<Shared>>,
-    _: Admin,
-) -> Result<Response, Problem> {
+pub(super) async fn list(State(shared): State<Arc<Shared>>, _: Admin) -> Result<Response, Problem> {
     let engine = &shared.app()?.engine;
     let now_ms = engine.now_ms();
     let mut views = engine.activities();

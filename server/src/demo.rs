@@ -1,0 +1,157 @@
+//! `--demo`: something to buy, somebody to buy it, and the line that does.
+//!
+//! A rerun finds what is there and leaves it as it is, sold units above all.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use bridge::sql::accounts::{Address, Existing, NewUser, Role, Sku};
+use bridge::sql::store::StoreError;
+use engine::core::command::Refusal;
+use engine::core::event::{Actor, DeadLetterPolicy, Definition, LatePayment};
+use engine::core::ids::{ActivityId, SkuId, UserId};
+use engine::{Busy, LogUnavailable};
+
+use crate::app::App;
+use crate::identity::{self, SignError, Tokens};
+
+const SKU: u64 = 20001;
+const ACTIVITY: u64 = 30001;
+const STOCK: u32 = 1000;
+const USERS: u64 = 10_000;
+const PRICE: u64 = 9_900;
+const LENGTH_MS: u64 = 30 * 24 * 3600 * 1000;
+const PAYMENT_TTL_MS: u64 = 15 * 60 * 1000;
+const TITLE: &str = "Demo: a mechanical keyboard";
+
+/// How long the printed tokens are good.
+const TOKEN_TTL: Duration = Duration::from_secs(24 * 3600);
+
+/// Users made in one transaction: a second's worth at the very most.
+const USERS_PER_BATCH: usize = 2000;
+
+/// What keeps the demo's sale from being made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum DemoError {
+    /// The catalogue or the accounts could not be written.
+    #[error("demo: {0}")]
+    Store(#[from] StoreError),
+    /// The engine took nothing.
+    #[error("demo: the engine is busy ({0:?})")]
+    Busy(Busy),
+    /// The log has failed.
+    #[error("demo: the log is not available")]
+    Log(LogUnavailable),
+    /// The engine refused the activity.
+    #[error("demo: the activity was refused: {0:?}")]
+    Refused(Refusal),
+    /// An id of the demo is none.
+    #[error("demo: {0} is no id")]
+    Id(u64),
+    /// The printed tokens could not be signed.
+    #[error(transparent)]
+    Sign(#[from] SignError),
+}
+
+impl From<Busy> for DemoError {
+    fn from(busy: Busy) -> Self {
+        Self::Busy(busy)
+    }
+}
+
+impl From<LogUnavailable> for DemoError {
+    fn from(error: LogUnavailable) -> Self {
+        Self::Log(error)
+    }
+}
+
+impl From<Refusal> for DemoError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Makes what is missing of the demo's SKU, users and activity.
+///
+/// # Errors
+/// [`DemoError`]
+pub(crate) async fn prepare(app: &App) -> Result<(), DemoError> {
+    let now_ms = app.engine.now_ms();
+    let sku = SkuId::new(SKU).ok_or(DemoError::Id(SKU))?;
+    let accounts = &app.orders.accounts;
+    accounts
+        .upsert_skus(&[Sku { id: sku, title: TITLE.to_owned(), price: Some(PRICE) }], now_ms)
+        .await?;
+    let users: Vec<NewUser> = (1..=USERS).filter_map(UserId::new).map(user).collect();
+    for batch in users.chunks(USERS_PER_BATCH) {
+        accounts.create_users(batch, Existing::Keep, now_ms).await?;
+    }
+    let id = ActivityId::new(ACTIVITY).ok_or(DemoError::Id(ACTIVITY))?;
+    let actor = Actor { name: "demo", request_id: "demo" };
+    let definition = Definition {
+        sku,
+        title: TITLE,
+        price: PRICE,
+        per_user_limit: 1,
+        start_ms: now_ms,
+        end_ms: now_ms + LENGTH_MS,
+        payment_ttl_ms: PAYMENT_TTL_MS,
+        late_payment: LatePayment::ReinstateOrRefund,
+        dead_letter: DeadLetterPolicy::Rollback,
+        publish_at_ms: 0,
+    };
+    match app.engine.create(Some(id), actor, STOCK, definition)?.durable().await? {
+        Ok(_) => {
+            app.engine.publish(id, actor)?.durable().await??;
+            Ok(())
+        }
+        Err(Refusal::ActivityExists) => Ok(()),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+fn user(id: UserId) -> NewUser {
+    NewUser {
+        id,
+        username: format!("demo{id}"),
+        password_hash: None,
+        role: Role::User,
+        default_address: Some(Address {
+            receiver: format!("Demo {id}"),
+            phone: format!("138{:08}", id.get()),
+            province: "Guangdong".to_owned(),
+            city: "Shenzhen".to_owned(),
+            district: "Nanshan".to_owned(),
+            detail: format!("{id} Demo Road"),
+        }),
+    }
+}
+
+/// What a newcomer does next.
+///
+/// # Errors
+/// There is no randomness for a token.
+pub(crate) fn banner(tokens: &Tokens, address: SocketAddr) -> Result<String, DemoError> {
+    let sign = |id: u64, role| {
+        let user = UserId::new(id).ok_or(DemoError::Id(id))?;
+        Ok::<_, DemoError>(tokens.sign(user, role, TOKEN_TTL)?)
+    };
+    let shopper = sign(1, identity::Role::User)?;
+    let admin = sign(USERS + 1, identity::Role::Admin)?;
+    Ok(format!(
+        "\nDemo: activity {ACTIVITY} sells {STOCK} units of SKU {SKU}, one a shopper, to users \
+         1..={USERS}.\n\n\
+         A shopper's token and an operator's, good for a day:\n  \
+         export TOKEN={shopper}\n  \
+         export ADMIN={admin}\n\n\
+         Buy (202 means: it is on disk; again with the same id: the same answer):\n  \
+         curl -i -X POST http://{address}/api/flashsales/{ACTIVITY}/purchase \
+         -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \
+         -d '{{\"client_request_id\":\"first\"}}'\n\n\
+         Then look:\n  \
+         curl http://{address}/api/orders -H \"Authorization: Bearer $TOKEN\"\n  \
+         curl http://{address}/api/admin/flashsales -H \"Authorization: Bearer $ADMIN\"\n  \
+         curl http://{address}/metrics\n"
+    ))
+}

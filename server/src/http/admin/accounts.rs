@@ -1,0 +1,244 @@
+//! The catalogue and accounts: what only SQL knows.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bridge::sql::accounts::{Address, Existing, NewUser, Role, Sku};
+use bridge::sql::store::StoreError;
+use engine::core::ids::UserId;
+use serde::{Deserialize, Serialize};
+
+use crate::app::Shared;
+use crate::http::input::{
+    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, SkuField, UserField, media_type, parse_object,
+    present, read_body, require_json,
+};
+use crate::http::json;
+use crate::http::problem::{Code, Problem};
+
+/// Characters of a name, a title or a line of an address.
+const TEXT_CHARS_MAX: usize = 255;
+
+/// A unit of the catalogue.
+#[derive(Deserialize, Serialize)]
+pub(super) struct SkuFields {
+    #[serde(deserialize_with = "sku_id", serialize_with = "number")]
+    id: SkuField,
+    title: String,
+    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    price: Option<u64>,
+}
+
+fn sku_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SkuField, D::Error> {
+    SkuField::deserialize(deserializer)
+}
+
+fn number<S: serde::Serializer>(id: &SkuField, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(id.0.get())
+}
+
+/// `POST /api/admin/skus`: adds a SKU, or gives it a new title and price.
+pub(super) async fn skus(
+    State(shared): State<Arc<Shared>>,
+    _: Admin,
+    Json(fields): Json<SkuFields>,
+) -> Result<Response, Problem> {
+    bounded("title", &fields.title)?;
+    if fields.price.is_some_and(|price| price > engine::core::limits::ID_MAX) {
+        return Err(Problem::invalid("price must be at most 2^53 - 1"));
+    }
+    let app = shared.app()?;
+    let sku = Sku { id: fields.id.0, title: fields.title.clone(), price: fields.price };
+    let made = app.orders.accounts.upsert_skus(&[sku], app.engine.now_ms()).await;
+    made.map_err(stored)?;
+    Ok((StatusCode::CREATED, json(&fields)?).into_response())
+}
+
+/// An account, as one JSON object or as one line of CSV.
+#[derive(Deserialize)]
+struct UserFields {
+    id: UserField,
+    #[serde(default)]
+    username: Option<String>,
+    #[serde(default)]
+    role: Option<crate::identity::Role>,
+    #[serde(default)]
+    address: Option<AddressFields>,
+}
+
+#[derive(Deserialize)]
+struct AddressFields {
+    receiver: String,
+    phone: String,
+    province: String,
+    city: String,
+    district: String,
+    detail: String,
+}
+
+/// A line of CSV: the columns of an account and of its address side by side.
+#[derive(Deserialize)]
+struct UserLine {
+    id: u64,
+    #[serde(default)]
+    username: Option<String>,
+    #[serde(default)]
+    role: Option<crate::identity::Role>,
+    #[serde(default)]
+    receiver: Option<String>,
+    #[serde(default)]
+    phone: Option<String>,
+    #[serde(default)]
+    province: Option<String>,
+    #[serde(default)]
+    city: Option<String>,
+    #[serde(default)]
+    district: Option<String>,
+    #[serde(default)]
+    detail: Option<String>,
+}
+
+#[derive(Serialize)]
+struct MadeJson {
+    created: usize,
+    kept: usize,
+}
+
+/// `POST /api/admin/users`: one account (taken: 409), or a CSV of them (those that exist are kept,
+/// so that a list that was cut off can be sent again). All of it happens or none.
+pub(super) async fn users(
+    State(shared): State<Arc<Shared>>,
+    _: Admin,
+    request: Request,
+) -> Result<Response, Problem> {
+    let csv = media_type(request.headers())?.as_deref() == Some("text/csv");
+    let (users, existing) = if csv {
+        let bytes = read_body(request, &shared, CSV_BYTES_MAX).await?;
+        (from_csv(&bytes)?, Existing::Keep)
+    } else {
+        require_json(request.headers())?;
+        let bytes = read_body(request, &shared, BODY_BYTES_MAX).await?;
+        (vec![from_json(parse_object(&bytes)?)?], Existing::Refuse)
+    };
+    let app = shared.app()?;
+    let made = app.orders.accounts.create_users(&users, existing, app.engine.now_ms()).await;
+    let created = made.map_err(stored)?;
+    let body = json(&MadeJson { created, kept: users.len() - created })?;
+    Ok((StatusCode::CREATED, body).into_response())
+}
+
+fn from_json(fields: UserFields) -> Result<NewUser, Problem> {
+    let address = fields.address.map(|it| Address {
+        receiver: it.receiver,
+        phone: it.phone,
+        province: it.province,
+        city: it.city,
+        district: it.district,
+        detail: it.detail,
+    });
+    new_user(fields.id.0, fields.username, fields.role, address)
+}
+
+fn from_csv(bytes: &[u8]) -> Result<Vec<NewUser>, Problem> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+    let mut users = Vec::new();
+    for (index, line) in reader.deserialize::<UserLine>().enumerate() {
+        // The first line names the columns.
+        let at = index + 2;
+        let wrong = |what: &str| Problem::invalid(format!("line {at}: {what}"));
+        let line = line.map_err(|_| wrong("a column is missing or of the wrong kind"))?;
+        let id = UserId::new(line.id).ok_or_else(|| wrong("an id must be 1 to 2^53 - 1"))?;
+        let parts =
+            [line.receiver, line.phone, line.province, line.city, line.district, line.detail];
+        let given = parts.iter().flatten().any(|part| !part.is_empty());
+        let [receiver, phone, province, city, district, detail] =
+            parts.map(Option::unwrap_or_default);
+        let address =
+            given.then_some(Address { receiver, phone, province, city, district, detail });
+        let username = line.username.filter(|name| !name.is_empty());
+        let user = new_user(id, username, line.role, address);
+        users.push(user.map_err(|problem| wrong(problem.detail.as_deref().unwrap_or("invalid")))?);
+    }
+    Ok(users)
+}
+
+/// Passwords come with logins, not before.
+fn new_user(
+    id: UserId,
+    username: Option<String>,
+    role: Option<crate::identity::Role>,
+    address: Option<Address>,
+) -> Result<NewUser, Problem> {
+    let username = username.unwrap_or_else(|| format!("user{id}"));
+    bounded("username", &username)?;
+    if let Some(address) = &address {
+        let Address { receiver, phone, province, city, district, detail } = address;
+        bounded("receiver", receiver)?;
+        bounded("phone", phone)?;
+        bounded("detail", detail)?;
+        for (name, text) in [("province", province), ("city", city), ("district", district)] {
+            if text.chars().count() > TEXT_CHARS_MAX {
+                return Err(too_long(name));
+            }
+        }
+    }
+    let role = match role {
+        Some(crate::identity::Role::Admin) => Role::Admin,
+        Some(crate::identity::Role::User) | None => Role::User,
+    };
+    Ok(NewUser { id, username, password_hash: None, role, default_address: address })
+}
+
+fn bounded(name: &str, text: &str) -> Result<(), Problem> {
+    if text.is_empty() || text.chars().count() > TEXT_CHARS_MAX {
+        return Err(too_long(name));
+    }
+    Ok(())
+}
+
+fn too_long(name: &str) -> Problem {
+    Problem::invalid(format!("{name} must have 1 to {TEXT_CHARS_MAX} characters"))
+}
+
+fn stored(error: StoreError) -> Problem {
+    match error {
+        StoreError::Duplicate { .. } => {
+            Problem::with(Code::Conflict, "an id or a name in it is taken")
+        }
+        StoreError::Refused { .. } => Problem::invalid("the database refuses a value"),
+        StoreError::Unreadable { .. } => Code::Internal.into(),
+        StoreError::Unavailable(_) => Code::DatabaseUnavailable.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_csv_names_its_columns_and_may_leave_out_all_but_the_id() {
+        let users = from_csv(
+            "id,username,receiver,phone,province,city,district,detail\n\
+             7,amy,Amy,1,GD,SZ,NS,1 Road\n8,,,,,,,\n"
+                .as_bytes(),
+        )
+        .unwrap();
+        assert_eq!(users[0].username, "amy");
+        assert_eq!(users[0].default_address.as_ref().unwrap().city, "SZ");
+        assert_eq!(users[1].username, "user8");
+        assert_eq!(users[1].default_address, None);
+        assert_eq!(from_csv(b"id\n1\n2\n").unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_bad_line_is_named() {
+        for (csv, line) in
+            [("id\n1\nx\n", "line 3"), ("id\n0\n", "line 2"), ("name\nx\n", "line 2")]
+        {
+            let problem = from_csv(csv.as_bytes()).unwrap_err();
+            assert!(problem.detail.unwrap().starts_with(line), "{csv}");
+        }
+    }
+}

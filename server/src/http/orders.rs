@@ -1,0 +1,257 @@
+//! Orders as their owner sees them. They come from SQL; one that is not there yet, or while SQL
+//! does not answer, comes from the engine, which knows everything but the address.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bridge::sql::accounts::Address;
+use bridge::sql::queries::{Order, OrderStatus, Page};
+use engine::core::command::Status;
+use engine::core::event::RestoreReason;
+use engine::core::ids::ReservationId;
+use engine::{PublicStatus, ReservationView};
+use serde::{Deserialize, Serialize};
+
+use super::input::{Params, Segment};
+use super::json;
+use super::problem::{Code, Problem};
+use super::purchases::owned;
+use super::views::PurchaseJson;
+use crate::app::{App, Shared};
+use crate::identity::Caller;
+use crate::time::Instant;
+
+/// Orders of a page.
+const PAGE_SIZE: u32 = 20;
+
+/// `?status=&page=`, from 1.
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    status: Option<String>,
+    page: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct ListJson<'a> {
+    total: u64,
+    page: u32,
+    page_size: u32,
+    items: Vec<OrderJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct OrderJson<'a> {
+    order_no: &'a str,
+    pre_deduction_id: u64,
+    activity_id: u64,
+    status: &'static str,
+    total_amount: u64,
+    pay_amount: u64,
+    items: Vec<ItemJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    address: Option<AddressJson<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    payment_no: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paid_at: Option<Instant>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancelled_at: Option<Instant>,
+    expire_at: Instant,
+    created_at: Instant,
+    updated_at: Instant,
+}
+
+#[derive(Serialize)]
+struct ItemJson<'a> {
+    sku_id: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    title: Option<&'a str>,
+    price: u64,
+    quantity: u64,
+    amount: u64,
+}
+
+#[derive(Serialize)]
+struct AddressJson<'a> {
+    receiver: &'a str,
+    phone: &'a str,
+    province: &'a str,
+    city: &'a str,
+    district: &'a str,
+    detail: &'a str,
+}
+
+impl<'a> From<&'a Address> for AddressJson<'a> {
+    fn from(address: &'a Address) -> Self {
+        let Address { receiver, phone, province, city, district, detail } = address;
+        Self { receiver, phone, province, city, district, detail }
+    }
+}
+
+impl<'a> From<&'a Order> for OrderJson<'a> {
+    fn from(order: &'a Order) -> Self {
+        Self {
+            order_no: &order.order_no,
+            pre_deduction_id: order.reservation_id,
+            activity_id: order.activity_id,
+            status: order.status.name(),
+            total_amount: order.total_amount,
+            pay_amount: order.pay_amount,
+            items: order
+                .items
+                .iter()
+                .map(|item| ItemJson {
+                    sku_id: item.sku_id,
+                    title: Some(&item.title),
+                    price: item.price,
+                    quantity: item.quantity,
+                    amount: item.amount,
+                })
+                .collect(),
+            address: order.address.as_ref().map(AddressJson::from),
+            payment_no: order.payment_no.as_deref(),
+            paid_at: order.paid_ms.map(Instant),
+            cancelled_at: order.cancelled_ms.map(Instant),
+            expire_at: Instant(order.expire_ms),
+            created_at: Instant(order.created_ms),
+            updated_at: Instant(order.updated_ms),
+        }
+    }
+}
+
+impl<'a> OrderJson<'a> {
+    /// The order that `view` is about to become.
+    fn pending(view: &'a ReservationView, title: Option<&'a str>) -> Self {
+        let reservation = &view.reservation;
+        let amount = reservation.price.saturating_mul(u64::from(reservation.quantity));
+        let status = pending_status(reservation.status);
+        let gone = matches!(reservation.status, Status::RolledBack(_));
+        Self {
+            order_no: &view.order_no,
+            pre_deduction_id: reservation.id.get(),
+            activity_id: reservation.activity.get(),
+            status: status.name(),
+            total_amount: amount,
+            pay_amount: amount,
+            items: vec![ItemJson {
+                sku_id: reservation.sku.get(),
+                title,
+                price: reservation.price,
+                quantity: u64::from(reservation.quantity),
+                amount,
+            }],
+            address: None,
+            payment_no: Some(reservation.payment_no.as_str()).filter(|no| !no.is_empty()),
+            paid_at: None,
+            cancelled_at: gone.then_some(Instant(reservation.updated_ms)),
+            expire_at: Instant(reservation.pay_before_ms),
+            created_at: Instant(reservation.created_ms),
+            updated_at: Instant(reservation.updated_ms),
+        }
+    }
+}
+
+/// What SQL will call an order whose reservation is at `status`.
+fn pending_status(status: Status) -> OrderStatus {
+    match status {
+        Status::Reserved => OrderStatus::PendingPayment,
+        Status::Confirmed => OrderStatus::Paid,
+        Status::RolledBack(RestoreReason::Timeout) => OrderStatus::Timeout,
+        Status::RolledBack(_) => OrderStatus::Cancelled,
+    }
+}
+
+/// `GET /api/orders`: the caller's, newest first.
+pub(super) async fn list(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Params(wanted): Params<Wanted>,
+) -> Result<Response, Problem> {
+    let status = match &wanted.status {
+        None => None,
+        Some(name) => Some(
+            OrderStatus::from_name(name)
+                .ok_or_else(|| Problem::invalid("status is no status of an order"))?,
+        ),
+    };
+    let number = wanted.page.unwrap_or(1);
+    if number == 0 {
+        return Err(Problem::invalid("page starts at 1"));
+    }
+    let app = shared.app()?;
+    let page = Page { number, size: PAGE_SIZE };
+    let found = app.orders.queries.orders_of(caller.user, status, page).await;
+    let found = found.map_err(|_| Code::DatabaseUnavailable)?;
+    json(&ListJson {
+        total: found.total,
+        page: number,
+        page_size: PAGE_SIZE,
+        items: found.orders.iter().map(OrderJson::from).collect(),
+    })
+    .map(IntoResponse::into_response)
+}
+
+/// `GET /api/orders/{order_no}`
+pub(super) async fn detail(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Segment(order_no): Segment,
+) -> Result<Response, Problem> {
+    let app = shared.app()?;
+    let view = owned_order(app, &order_no, caller).await?;
+    // SQL is behind the engine, never ahead: a row that does not show the latest change yet would
+    // contradict what its owner was just told.
+    let row = match (view.status, app.orders.queries.order(&order_no).await) {
+        (PublicStatus::Ordered, Ok(row)) => row,
+        (PublicStatus::RolledBack(_), Ok(row)) => row,
+        (PublicStatus::PendingOrder, _) | (_, Err(_)) => None,
+    };
+    let current = row.filter(|row| {
+        let settled = [OrderStatus::Shipped, OrderStatus::Completed];
+        let refund = [OrderStatus::Refunding, OrderStatus::Refunded];
+        row.status == pending_status(view.reservation.status)
+            || settled.contains(&row.status)
+            || refund.contains(&row.status)
+    });
+    let title = app.engine.activity(view.reservation.activity).map(|it| it.title);
+    let body = match &current {
+        Some(order) => OrderJson::from(order),
+        None => OrderJson::pending(&view, title.as_deref()),
+    };
+    json(&body).map(IntoResponse::into_response)
+}
+
+/// `POST /api/orders/{order_no}/cancel`: gives an unpaid purchase back; again, it says the same.
+pub(super) async fn cancel(
+    State(shared): State<Arc<Shared>>,
+    caller: Caller,
+    Segment(order_no): Segment,
+) -> Result<Response, Problem> {
+    let app = shared.app()?;
+    let id = reservation(app, &order_no)?;
+    let restored = app.engine.restore(id, Some(caller.user), RestoreReason::Cancelled)?;
+    let view = restored.durable().await?.map_err(|refusal| by_order(refusal.into()))?;
+    json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
+}
+
+/// The reservation behind `order_no`, where this site could have issued it.
+fn reservation(app: &App, order_no: &str) -> Result<ReservationId, Problem> {
+    app.engine.order_prefix().reservation_id(order_no).ok_or(Code::OrderNotFound.into())
+}
+
+async fn owned_order(
+    app: &App,
+    order_no: &str,
+    caller: Caller,
+) -> Result<ReservationView, Problem> {
+    owned(app, reservation(app, order_no)?, caller).await.map_err(by_order)
+}
+
+/// The caller named an order, not a purchase.
+fn by_order(problem: Problem) -> Problem {
+    match problem.code {
+        Code::PurchaseNotFound => Code::OrderNotFound.into(),
+        _ => problem,
+    }
+}

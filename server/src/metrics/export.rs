@@ -1,0 +1,147 @@
+//! Everything that is counted, as Prometheus reads it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bridge::lag::State;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeMetric as _, NoLabelSet, prometheus_text,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use wal::SYNC_US_BOUNDS;
+
+use crate::app::{App, Shared};
+
+/// A scrape's text.
+///
+/// # Errors
+/// Never, as long as a `String` takes what is written to it.
+pub(crate) fn render(shared: &Arc<Shared>) -> Result<String, fmt::Error> {
+    let mut registry = Registry::with_prefix("sluice");
+    registry.register_collector(Box::new(Scrape(Arc::clone(shared))));
+    let mut text = String::new();
+    prometheus_text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// One scrape: reads the counters when it is encoded.
+struct Scrape(Arc<Shared>);
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scrape")
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let out = &mut encoder;
+        build_info(out)?;
+        requests(out, &self.0)?;
+        connections(out, &self.0)?;
+        let app = self.0.app().ok();
+        gauge(out, "ready", "1 where purchases are decided.", u64::from(app.is_some()))?;
+        match app {
+            Some(app) => {
+                log(out, app)?;
+                bridge(out, app)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let value = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
+    value.encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let value = ConstCounter::new(value);
+    value.encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
+}
+
+fn build_info(out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let help = "The running build.";
+    let mut metric = out.encode_descriptor("build_info", help, None, MetricType::Gauge)?;
+    let labels = [("version", env!("CARGO_PKG_VERSION"))];
+    ConstGauge::new(1_i64).encode(metric.encode_family(&labels)?)
+}
+
+fn requests(out: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
+    let help = "Answered requests.";
+    let mut metric = out.encode_descriptor("http_requests", help, None, MetricType::Counter)?;
+    for (route, status, count) in shared.metrics.requests() {
+        let status = if status == 0 { "other".to_owned() } else { status.to_string() };
+        let labels = [("route", route), ("status", status.as_str())];
+        ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;
+    }
+    let help = "Answered requests to buy, by outcome.";
+    let mut metric = out.encode_descriptor("purchases", help, None, MetricType::Counter)?;
+    for (outcome, count) in shared.metrics.purchases() {
+        ConstCounter::new(count).encode(metric.encode_family(&[("outcome", outcome)])?)?;
+    }
+    Ok(())
+}
+
+fn connections(out: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
+    let counts = &shared.connections;
+    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+    gauge(out, "http_connections", "Open connections.", get(&counts.open))?;
+    let accepted = get(&counts.accepted);
+    counter(out, "http_connections_accepted", "Connections served.", accepted)?;
+    let turned_away = get(&counts.turned_away);
+    counter(out, "http_connections_turned_away", "Connections beyond the bound.", turned_away)
+}
+
+fn log(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {
+    let stats = app.engine.stats();
+    let wal = &stats.log;
+    gauge(out, "log_durable_lsn", "Last record on stable storage.", app.engine.durable_lsn().0)?;
+    counter(out, "log_frames", "Frames made durable.", wal.frames)?;
+    counter(out, "log_records", "Records in them: records / frames is the batch.", wal.records)?;
+    counter(out, "log_bytes", "Bytes written for them, padding included.", wal.frame_bytes)?;
+    counter(out, "log_slow_syncs", "Syncs slower than 10 ms.", wal.slow_syncs)?;
+    counter(out, "log_segments", "Segments begun.", wal.rotations)?;
+    gauge(out, "log_in_flight_bytes", "Bytes appended and not durable.", wal.in_flight_bytes)?;
+    gauge(out, "log_spare_segments", "Zero-filled segments ahead.", wal.spares)?;
+    let admitted = u64::from(wal.purchases_admitted);
+    gauge(out, "log_has_room", "1 where the log has room for purchases.", admitted)?;
+    let stepped = u64::from(stats.clock_stepped);
+    gauge(out, "clock_stepped", "1 after the wall clock was stepped.", stepped)?;
+    sync_seconds(out, wal)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+fn sync_seconds(out: &mut DescriptorEncoder<'_>, wal: &wal::Metrics) -> fmt::Result {
+    let seconds = |us: u64| us as f64 / 1e6;
+    let bounds = SYNC_US_BOUNDS.iter().map(|us| seconds(*us)).chain([f64::MAX]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(wal.sync_us).collect();
+    let count = wal.sync_us.iter().sum();
+    let help = "Time of a write of the log with its sync.";
+    let kind = MetricType::Histogram;
+    let mut metric = out.encode_descriptor("log_sync_seconds", help, None, kind)?;
+    metric.encode_histogram::<NoLabelSet>(seconds(wal.sync_us_sum), count, &buckets, None)
+}
+
+fn bridge(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {
+    let status = app.orders.status();
+    let help = "Last record that is in SQL.";
+    gauge(out, "bridge_applied_lsn", help, status.applied_lsn.0)?;
+    let help = "Durable records not yet in SQL.";
+    gauge(out, "bridge_lag_records", help, status.lag_records)?;
+    let help = "Age of the oldest record not yet in SQL.";
+    let lag = ConstGauge::new(status.lag.as_secs_f64());
+    let kind = MetricType::Gauge;
+    lag.encode(out.encode_descriptor("bridge_lag_seconds", help, None, kind)?)?;
+    let help = "1 where the bridge follows the log; 0 where it retries or a person must act.";
+    let running = matches!(status.state, State::Running);
+    gauge(out, "bridge_running", help, u64::from(running))?;
+    let halted = matches!(status.state, State::Halted { .. });
+    gauge(out, "bridge_halted", "1 where a person must act.", u64::from(halted))
+}

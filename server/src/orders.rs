@@ -1,0 +1,199 @@
+//! The way to SQL: the bridge that writes orders from the log, and what the server itself reads
+//! and writes there.
+//!
+//! [`LogHost`] is the bridge's view of the engine. It is here because the bridge knows no engine
+//! and the engine no bridge.
+
+use std::future::pending;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bridge::host::Busy;
+use bridge::lag::{State, Status};
+use bridge::sql::accounts::Accounts;
+use bridge::sql::queries::Queries;
+use bridge::sql::sqlite::UrlError;
+use bridge::tail::{Batch, Entry, EventSource, FrameEnd, SeekError, Unreadable};
+use bridge::{BridgeHandle, Drained, Host, StartError, Watcher};
+use engine::Engine;
+use engine::core::ids::OrderPrefix;
+use wal::{LogIdentity, Lsn, ReadError};
+
+use crate::cli::{EXIT_REFUSED, EXIT_USAGE};
+use crate::config::Settings;
+
+/// For the bridge to deliver what is durable when the server stops. What it doesn't, the next
+/// start does.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What keeps orders from being written. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum OrdersError {
+    /// The URL names no database that can be used.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// The bridge can't be started.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The database follows another history than this data directory.
+    #[error("{0}")]
+    Fork(String),
+}
+
+impl OrdersError {
+    /// The exit code of the contract.
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
+            Self::Url(_) | Self::Start(_) => EXIT_USAGE,
+            Self::Fork(_) => EXIT_REFUSED,
+        }
+    }
+}
+
+/// The projection, and queries to it.
+pub(crate) struct Orders {
+    /// Reads.
+    pub(crate) queries: Queries,
+    /// Catalogue and accounts.
+    pub(crate) accounts: Accounts,
+    watcher: Watcher,
+    /// Taken when the server stops.
+    bridge: Mutex<Option<BridgeHandle>>,
+}
+
+impl Orders {
+    /// Starts the bridge, and waits until it has met its database or failed to: a fork must be
+    /// found before anything is sold.
+    ///
+    /// # Errors
+    /// The database can't be named, or it follows another log. One that does not answer is no
+    /// error: the sale does not depend on it.
+    pub(crate) async fn start(settings: &Settings, engine: &Engine) -> Result<Self, OrdersError> {
+        let database_url = settings
+            .database
+            .clone()
+            .unwrap_or_else(|| format!("sqlite:{}", settings.data_dir.join("orders.db").display()));
+        let queries = Queries::open(&database_url)?;
+        let accounts = Accounts::open(&database_url)?;
+        let host = Arc::new(LogHost(engine.clone()));
+        let bridge = bridge::start(host, &bridge::Options { database_url })?;
+        let watcher = bridge.watcher();
+        match watcher.first_contact().await {
+            State::Halted { why, fork: true } => Err(OrdersError::Fork(why)),
+            _ => Ok(Self { queries, accounts, watcher, bridge: Mutex::new(Some(bridge)) }),
+        }
+    }
+
+    /// How far behind, and how it is.
+    pub(crate) fn status(&self) -> Status {
+        self.watcher.status()
+    }
+
+    /// Ends when the database is found to follow another history; else never.
+    pub(crate) async fn forked(&self) -> String {
+        let mut states = self.watcher.subscribe();
+        let forked = |state: &State| matches!(state, State::Halted { fork: true, .. });
+        let state = states.wait_for(forked).await.map(|state| state.clone());
+        match state {
+            Ok(State::Halted { why, .. }) => why,
+            _ => pending().await,
+        }
+    }
+
+    /// Delivers what is durable, and ends the bridge. Blocks.
+    pub(crate) fn stop(&self) {
+        let bridge = self.bridge.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(bridge) = bridge else { return };
+        if let Drained::No { applied, durable } = bridge.stop(STOP_TIMEOUT) {
+            tracing::warn!(%applied, %durable, "the next start delivers the remaining orders");
+        }
+    }
+}
+
+/// The engine, as the bridge sees it.
+struct LogHost(Engine);
+
+impl Host for LogHost {
+    type Source = LogSource;
+
+    fn identity(&self) -> LogIdentity {
+        self.0.identity()
+    }
+
+    fn source(&self) -> LogSource {
+        LogSource(self.0.reader())
+    }
+
+    fn durable_lsn(&self) -> Lsn {
+        self.0.durable_lsn()
+    }
+
+    fn wait_durable_beyond(&self, lsn: Lsn, timeout: Duration) -> bool {
+        self.0.wait_durable_beyond(lsn, timeout)
+    }
+
+    fn order_prefix(&self) -> OrderPrefix {
+        self.0.order_prefix()
+    }
+
+    fn request_hash_key(&self) -> [u8; 16] {
+        self.0.request_hash_key()
+    }
+
+    fn announced_lsn(&self, sink: &str) -> Lsn {
+        self.0.announced_lsn(sink)
+    }
+
+    fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
+        match self.0.sink_advanced(sink, lsn, marks) {
+            Ok(_) => Ok(()),
+            Err(engine::Busy::Overloaded) => Err(Busy::Overloaded),
+            Err(engine::Busy::LogUnavailable) => Err(Busy::LogUnavailable),
+        }
+    }
+}
+
+/// What the operating system refuses now it may grant later; damage stays.
+fn unreadable(error: ReadError) -> Unreadable {
+    let passing = matches!(error, ReadError::Io { .. });
+    Unreadable { passing, source: Box::new(error) }
+}
+
+/// The log's reader, as the bridge reads it.
+struct LogSource(wal::Reader);
+
+impl EventSource for LogSource {
+    fn seek(&mut self, lsn: Lsn) -> Result<u32, SeekError> {
+        self.0.seek(lsn).map_err(|error| match error {
+            ReadError::BeyondEnd { end, .. } => SeekError::BeyondEnd { end },
+            ReadError::Retired { oldest, .. } => SeekError::Retired { oldest },
+            ReadError::NotAFrameEnd(_) => SeekError::NotAFrameEnd,
+            other => SeekError::Unreadable(unreadable(other)),
+        })
+    }
+
+    fn read_frame(&mut self, batch: &mut Batch) -> Result<bool, Unreadable> {
+        let frame = self.0.next_frame().map_err(unreadable)?;
+        let Some(frame) = frame else { return Ok(false) };
+        for record in frame.records() {
+            let record =
+                record.map_err(|error| Unreadable { passing: false, source: Box::new(error) })?;
+            batch.push(Entry {
+                lsn: record.lsn,
+                shard: record.shard,
+                shard_seq: record.shard_seq,
+                kind: record.kind,
+                version: record.kind_version,
+                body: record.body,
+            });
+        }
+        batch.end_frame(FrameEnd {
+            lsn: frame.last_lsn,
+            epoch: frame.epoch,
+            chain: frame.chain,
+            commit_us: frame.commit_us,
+        });
+        Ok(true)
+    }
+}
