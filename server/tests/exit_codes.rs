@@ -152,7 +152,7 @@ fn a_log_cut_back_below_what_a_clean_end_recorded_is_refused() {
     assert!(server.stop().success());
     let last = segments(data_dir.path()).pop().unwrap();
     edit(&last, |bytes| bytes[BLOCK..].fill(0));
-    assert_refused_untouched(data_dir.path(), REFUSED, &["sluice check"]);
+    assert_refused_untouched(data_dir.path(), REFUSED, &["offset", "sluice repair"]);
 }
 
 #[test]
@@ -243,8 +243,7 @@ fn copy(from: &Path, to: &Path) {
 fn a_second_server_is_told_that_the_directory_is_locked() {
     let data_dir = scratch();
     let server = shop::demo(data_dir.path());
-    let pid = server.pid().to_string();
-    assert_refused(&serve(data_dir.path()), LOCKED, &["lock", &pid]);
+    assert_refused(&serve(data_dir.path()), LOCKED, &["in use", "stop"]);
     let shop = Shop::new(server.address, ACTIVITY, shop::tokens(data_dir.path(), 1, 1));
     let click = Click { shopper: 0, request_id: "undisturbed".to_owned() };
     let told = shop.click(&click, &mut Connection::new(server.address));

@@ -6,7 +6,6 @@ use clap::{Parser, Subcommand};
 
 pub(crate) mod bench;
 pub(crate) mod check;
-mod data_dir;
 pub(crate) mod dump;
 pub(crate) mod serve;
 pub(crate) mod token;

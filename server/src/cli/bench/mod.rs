@@ -109,7 +109,7 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
     let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
     let load = Arc::new(Load {
         plan,
-        requests,
+        requests: requests.unwrap_or(u64::MAX),
         duration_max: args.duration,
         rate: args.rate,
         connections,

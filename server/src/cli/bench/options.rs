@@ -86,11 +86,11 @@ fn parse_duration(text: &str) -> Result<Duration, &'static str> {
 }
 
 impl HttpArgs {
-    /// What is to be sent, and how many requests of it.
+    /// What is to be sent, and how many requests of it; `None` where time alone is the bound.
     ///
     /// # Errors
     /// Shares or a rate that make no run.
-    pub(super) fn plan(&self) -> Result<(Plan, u64), BenchError> {
+    pub(super) fn plan(&self) -> Result<(Plan, Option<u64>), BenchError> {
         if self.rate.is_some_and(|rate| !rate.is_finite() || rate <= 0.0) {
             return Err(BenchError::Rate);
         }
@@ -98,9 +98,9 @@ impl HttpArgs {
         let plan =
             Plan::new(self.shoppers, shares.0, shares.1, self.seed).ok_or(BenchError::Shares)?;
         let requests = match (self.requests, self.duration) {
-            (Some(requests), _) => requests,
-            (None, Some(_)) => u64::MAX,
-            (None, None) => plan.natural_len(),
+            (Some(requests), _) => Some(requests),
+            (None, Some(_)) => None,
+            (None, None) => Some(plan.natural_len()),
         };
         Ok((plan, requests))
     }
@@ -125,14 +125,15 @@ impl HttpArgs {
     }
 
     /// The run in words.
-    pub(super) fn describe(&self, activity: u64, requests: u64) -> String {
+    pub(super) fn describe(&self, activity: u64, requests: Option<u64>) -> String {
         let pace = match self.rate {
             Some(rate) => format!("open loop at {rate}/s, latencies from the intended send time"),
             None => "closed loop".to_owned(),
         };
         let extent = match (requests, self.duration) {
-            (u64::MAX, Some(duration)) => format!("{duration:?}"),
-            (requests, _) => format!("{requests} requests"),
+            (Some(requests), Some(duration)) => format!("{requests} requests or {duration:?}"),
+            (Some(requests), None) => format!("{requests} requests"),
+            (None, duration) => format!("{:?}", duration.unwrap_or_default()),
         };
         format!(
             "sluice bench http: activity {activity}, {} shoppers, {extent} on {} connections, {pace}, \

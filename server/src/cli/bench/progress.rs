@@ -11,6 +11,8 @@ use super::load::Progress;
 const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 const TEMPLATE: &str = "{elapsed_precise} {bar:30} {pos}/{len} {per_sec} {msg}";
+/// Without an end there is nothing to fill a bar towards.
+const TEMPLATE_ENDLESS: &str = "{elapsed_precise} {spinner} {pos} {per_sec} {msg}";
 
 /// Where progress is shown.
 pub(super) enum Display {
@@ -18,8 +20,8 @@ pub(super) enum Display {
     Bar(ProgressBar),
     /// Into a file or a pipe.
     Lines {
-        /// Requests of the whole run.
-        requests: u64,
+        /// Requests of the whole run, where that is known.
+        requests: Option<u64>,
         /// When the last line was written.
         last: Instant,
     },
@@ -28,17 +30,20 @@ pub(super) enum Display {
 }
 
 impl Display {
-    /// The display for a run of `requests`.
-    pub(super) fn new(requests: u64, is_off: bool) -> Self {
+    /// The display for a run of `requests`, where their number is known.
+    pub(super) fn new(requests: Option<u64>, is_off: bool) -> Self {
         if is_off {
             return Self::Off;
         }
         if !std::io::stderr().is_terminal() {
             return Self::Lines { requests, last: Instant::now() };
         }
-        let bar = ProgressBar::new(requests);
+        let (bar, template) = match requests {
+            Some(requests) => (ProgressBar::new(requests), TEMPLATE),
+            None => (ProgressBar::new_spinner(), TEMPLATE_ENDLESS),
+        };
         // A constant that does not parse would only cost the style.
-        if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+        if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style);
         }
         Self::Bar(bar)
@@ -54,7 +59,8 @@ impl Display {
             }
             Self::Lines { requests, last } if last.elapsed() >= LINE_INTERVAL => {
                 *last = Instant::now();
-                eprintln!("{answered}/{requests} answered, {accepted} accepted");
+                let of = requests.map(|requests| format!(" of {requests}")).unwrap_or_default();
+                eprintln!("{answered}{of} answered, {accepted} accepted");
             }
             Self::Lines { .. } | Self::Off => {}
         }

@@ -3,15 +3,17 @@
 //! Reads only. Beside a running server it stops at the last offset that a later frame promises
 //! as synced, so that what it reports can't be taken back by a crash.
 
+mod probe;
+
 use std::fmt::{self, Write as _};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use engine::{ActivityReport, VerifyReport};
 
 /// Damage was found: in the log, or in the sums.
-const EXIT_DAMAGE: u8 = 1;
+pub(super) const EXIT_DAMAGE: u8 = 1;
 
 /// Arguments of `sluice check`.
 #[derive(Debug, clap::Args)]
@@ -19,35 +21,55 @@ pub(crate) struct Args {
     /// The data directory
     #[arg(long, default_value = "./data", env = "SLUICE_DATA_DIR", value_name = "DIR")]
     data_dir: PathBuf,
-    /// Measure what a durable write costs on this disk (not supported by this version)
+    /// Measure what a durable write costs on the directory's disk, and how batches pay
     #[arg(long)]
     probe: bool,
 }
 
 /// Runs `sluice check`.
 pub(crate) fn run(args: Args) -> ExitCode {
-    if args.probe {
-        eprintln!("sluice check: --probe is not supported by this version: leave it out");
-        return ExitCode::from(super::EXIT_USAGE);
-    }
-    if let Err(reason) = super::data_dir::require(&args.data_dir) {
-        eprintln!("sluice check: {reason}");
-        return ExitCode::from(super::EXIT_USAGE);
-    }
-    match engine::verify(&args.data_dir) {
+    let found = if args.probe { probe(&args.data_dir) } else { verify(&args.data_dir) };
+    ExitCode::from(found)
+}
+
+fn verify(data_dir: &Path) -> u8 {
+    match engine::verify(data_dir) {
         Ok(report) => {
-            // A reader that went away has seen what it wanted; the exit code still tells.
-            let _ = write!(io::stdout(), "{}", Table(&report));
+            show(&Table(&report));
             for problem in &report.problems {
                 eprintln!("sluice check: {problem}");
             }
-            if report.problems.is_empty() { ExitCode::SUCCESS } else { EXIT_DAMAGE.into() }
+            if report.problems.is_empty() { super::EXIT_OK } else { EXIT_DAMAGE }
         }
         Err(error) => {
             eprintln!("sluice check: {error}");
-            ExitCode::from(EXIT_DAMAGE)
+            damage_or_usage(&error)
         }
     }
+}
+
+fn probe(data_dir: &Path) -> u8 {
+    match probe::run(data_dir) {
+        Ok(probe) => {
+            show(&probe);
+            super::EXIT_OK
+        }
+        Err(error) => {
+            eprintln!("sluice check: probing {}: {error}", data_dir.display());
+            super::EXIT_USAGE
+        }
+    }
+}
+
+/// Prints on standard output. A reader that went away has seen what it wanted; the exit code
+/// still tells.
+fn show(text: &impl fmt::Display) {
+    let _ = write!(io::stdout(), "{text}");
+}
+
+/// The exit code of a tool that can't read a log: the wrong directory was named, or it is damaged.
+pub(super) fn damage_or_usage(error: &engine::OpenError) -> u8 {
+    if error.exit_code() == super::EXIT_USAGE { super::EXIT_USAGE } else { EXIT_DAMAGE }
 }
 
 /// The report as people read it.

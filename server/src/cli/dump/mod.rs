@@ -14,10 +14,7 @@ use std::time::Duration;
 
 use wal::{Frame, PosixDevice};
 
-use super::data_dir::NoDataDir;
-
-/// The log can't be read.
-const EXIT_DAMAGE: u8 = 1;
+use super::check::{EXIT_DAMAGE, damage_or_usage};
 
 /// Between two looks at a log that had nothing new.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
@@ -42,12 +39,9 @@ pub(crate) struct Args {
 /// Why there is no more output.
 #[derive(Debug, thiserror::Error)]
 enum DumpError {
-    /// There is no log.
-    #[error(transparent)]
-    NoDataDir(#[from] NoDataDir),
     /// The log can't be opened to read.
     #[error(transparent)]
-    Open(#[from] wal::OpenError),
+    Open(#[from] engine::OpenError),
     /// The log can't be read on.
     #[error(transparent)]
     Read(#[from] wal::ReadError),
@@ -68,22 +62,21 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Err(error) => {
             eprintln!("sluice dump: {error}");
             match error {
-                DumpError::NoDataDir(_) | DumpError::Output(_) => super::EXIT_USAGE.into(),
-                DumpError::Open(_) | DumpError::Read(_) | DumpError::Record(_) => {
-                    EXIT_DAMAGE.into()
-                }
+                DumpError::Open(error) => damage_or_usage(&error).into(),
+                DumpError::Read(_) | DumpError::Record(_) => EXIT_DAMAGE.into(),
+                DumpError::Output(_) => super::EXIT_USAGE.into(),
             }
         }
     }
 }
 
 fn dump(args: &Args) -> Result<(), DumpError> {
-    super::data_dir::require(&args.data_dir)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     if args.follow {
         watch_signals(&interrupted);
     }
-    let mut reader = wal::follow(Arc::new(PosixDevice::new(&args.data_dir)))?;
+    let device = Arc::new(PosixDevice::new(&args.data_dir));
+    let mut reader = wal::follow(device).map_err(engine::OpenError::from)?;
     let mut out = BufWriter::new(io::stdout().lock());
     loop {
         match reader.next_frame() {
