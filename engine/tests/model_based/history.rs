@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use engine::core::activity::View;
 use engine::core::apply::apply;
 use engine::core::codec;
 use engine::core::command::{Answer, Command, Refusal, Reserve, Status};
@@ -62,6 +63,9 @@ pub(crate) struct History {
     log: Vec<(u8, Vec<u8>)>,
     last_reserve: Option<(u64, u64, String, u32)>,
     churned: u32,
+    durable_seq: u64,
+    /// Of each activity, the views it had, with the sequence that made each.
+    views: BTreeMap<ActivityId, Vec<(u64, View)>>,
     seen: BTreeMap<&'static str, u64>,
 }
 
@@ -94,6 +98,8 @@ impl History {
             log: Vec::new(),
             last_reserve: None,
             churned: 0,
+            durable_seq: 0,
+            views: BTreeMap::new(),
             seen: BTreeMap::new(),
         }
     }
@@ -156,6 +162,9 @@ impl History {
             Op::Expire { activity } => self.expire(*activity),
             Op::Wait { ms } => {
                 self.now_ms += ms;
+                // Meanwhile the log is synced, now and then all of it.
+                self.durable_seq = (self.durable_seq + ms).min(self.shard.applied_seq());
+                self.shard.note_durable(self.durable_seq);
                 Ok(())
             }
             Op::Restart => {
@@ -255,6 +264,24 @@ impl History {
         prop_assert!(events <= 2);
         prop_assert_eq!(self.shard.activity(id).map(|it| it.figures()), self.model.figures(id));
         self.note(command, &found, events);
+        self.look_around()
+    }
+
+    /// What timers and lists rest on.
+    fn look_around(&mut self) -> Result<(), TestCaseError> {
+        let durable_seq = self.durable_seq;
+        for (id, activity) in self.shard.activities() {
+            let due_ms = activity.next_due_ms(0).unwrap_or(u64::MAX);
+            prop_assert!(self.shard.due_ms_min() <= due_ms, "a timer would sleep too long");
+
+            let views = self.views.get(&id).map_or(&[][..], |views| views);
+            let shown = activity.published(durable_seq).map(|(view, _)| view);
+            let durable = |(seq, view): &(u64, View)| *seq <= durable_seq && Some(*view) == shown;
+            prop_assert!(shown.is_none() || views.iter().any(durable), "a list shows a phantom");
+            if durable_seq == self.shard.applied_seq() {
+                prop_assert_eq!(shown, Some(activity.view()));
+            }
+        }
         Ok(())
     }
 
@@ -297,7 +324,11 @@ impl History {
         let mut body = Vec::new();
         codec::encode(event, &mut body);
         self.log.push((codec::kind(&event.body), body));
-        apply(&mut self.shard, event, self.log.len() as u64).unwrap();
+        let shard_seq = self.log.len() as u64;
+        apply(&mut self.shard, event, shard_seq).unwrap();
+        let id = codec::activity(&event.body).unwrap();
+        let view = self.shard.activity(id).unwrap().view();
+        self.views.entry(id).or_default().push((shard_seq, view));
     }
 
     /// What holds after a history.

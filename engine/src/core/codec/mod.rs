@@ -72,7 +72,7 @@ type Note = Text<0, NOTE_BYTES_MAX>;
 #[non_exhaustive]
 pub enum CodecError {
     /// No event has this kind.
-    #[error("event kind {kind} is unknown: a newer version of this program wrote it; use that one")]
+    #[error("event kind {kind} is unknown: use the newer program that wrote it")]
     UnknownKind {
         /// The kind in the record's header.
         kind: u8,
@@ -125,20 +125,26 @@ macro_rules! layout {
 
         fn put(body: &Body<'_>, out: &mut Vec<u8>) {
             match *body {
-                $(Body::$body { $($field),* } => { $(put_field::<$codec>(stringify!($field), $field, out);)* })*
+                $(Body::$body { $($field),* } => {
+                    $(put_field::<$codec>(stringify!($field), $field, out);)*
+                })*
             }
         }
 
         fn check_body(body: &Body<'_>) -> Result<(), &'static str> {
             match *body {
-                $(Body::$body { $($field),* } => { $(if !<$codec>::fits($field) { return Err(stringify!($field)); })* })*
+                $(Body::$body { $($field),* } => {
+                    $(if !<$codec>::fits($field) { return Err(stringify!($field)); })*
+                })*
             }
             Ok(())
         }
 
         fn take<'a>(kind: u8, reader: &mut Reader<'a>) -> Result<Body<'a>, CodecError> {
             Ok(match kind {
-                $($kind => Body::$body { $($field: take_field::<$codec>(kind, stringify!($field), reader)?),* },)*
+                $($kind => Body::$body {
+                    $($field: take_field::<$codec>(kind, stringify!($field), reader)?),*
+                },)*
                 _ => return Err(CodecError::UnknownKind { kind }),
             })
         }
@@ -146,35 +152,85 @@ macro_rules! layout {
 }
 
 layout! {
-    1 ActivityCreated { activity: Activity, ordinal: ActivityOrdinal, total: Units, definition: Terms, actor: By }
-    2 ActivityEdited { activity: Activity, version: Version, figures: UnitFigures, definition: Terms, actor: By }
+    1 ActivityCreated {
+        activity: Activity, ordinal: ActivityOrdinal, total: Units, definition: Terms, actor: By,
+    }
+    2 ActivityEdited {
+        activity: Activity, version: Version, figures: UnitFigures, definition: Terms, actor: By,
+    }
     3 Published { activity: Activity, actor: By }
     4 Unpublished { activity: Activity, actor: By }
     5 Paused { activity: Activity, actor: By }
     6 Resumed { activity: Activity, actor: By }
     7 Drained { activity: Activity, actor: By }
-    8 Restocked { activity: Activity, quantity: Quantity, version: Version, figures: UnitFigures, op: RequestId, actor: By }
-    9 Decreased { activity: Activity, quantity: Quantity, version: Version, figures: UnitFigures, op: DecreaseOp, actor: By }
+    8 Restocked {
+        activity: Activity, quantity: Quantity, version: Version, figures: UnitFigures,
+        op: RequestId, actor: By,
+    }
+    9 Decreased {
+        activity: Activity, quantity: Quantity, version: Version, figures: UnitFigures,
+        op: DecreaseOp, actor: By,
+    }
     10 Archived { activity: Activity }
 
-    16 Reserved { activity: Activity, reservation: Reservation, user: User, quantity: Quantity, held: Quantity, version: Version, figures: UnitFigures, front: Code<Front>, request_id: RequestId }
-    17 PaymentOpened { activity: Activity, reservation: AnyReservation, attempt: Attempt, amount: Money, expires_ms: Time, channel: Name }
-    18 PaymentRecorded { activity: MaybeActivity, amount: Money, verdict: Code<PaymentVerdict>, payment_no: PaymentNo, transaction: Short<0, PAYMENT_NO_BYTES_MAX>, body: Bytes<CALLBACK_BYTES_MAX> }
-    19 Confirmed { activity: Activity, reservation: AnyReservation, user: User, quantity: Quantity, held: Units, version: Version, figures: UnitFigures, payment_no: PaymentNo }
-    20 Reinstated { activity: Activity, reservation: AnyReservation, user: User, quantity: Quantity, held: Quantity, version: Version, figures: UnitFigures, payment_no: PaymentNo }
-    21 Restored { activity: Activity, reservation: AnyReservation, user: User, quantity: Quantity, held: Units, version: Version, figures: UnitFigures, reason: Code<RestoreReason> }
-    22 RefundRequested { activity: Activity, reservation: AnyReservation, restock: Flag, free_limit: Flag, refund_no: RefundNo, note: Note, actor: By }
-    23 RefundSettled { activity: Activity, reservation: AnyReservation, user: User, held: Units, version: Version, figures: UnitFigures, refund_no: RefundNo }
-    24 RefundFailed { activity: Activity, reservation: AnyReservation, refund_no: RefundNo, note: Note }
+    16 Reserved {
+        activity: Activity, reservation: Reservation, user: User, quantity: Quantity,
+        held: Quantity, version: Version, figures: UnitFigures, front: Code<Front>,
+        request_id: RequestId,
+    }
+    17 PaymentOpened {
+        activity: Activity, reservation: AnyReservation, attempt: Attempt, amount: Money,
+        expires_ms: Time, channel: Name,
+    }
+    18 PaymentRecorded {
+        activity: MaybeActivity, amount: Money, verdict: Code<PaymentVerdict>,
+        payment_no: PaymentNo, transaction: Short<0, PAYMENT_NO_BYTES_MAX>,
+        body: Bytes<CALLBACK_BYTES_MAX>,
+    }
+    19 Confirmed {
+        activity: Activity, reservation: AnyReservation, user: User, quantity: Quantity,
+        held: Units, version: Version, figures: UnitFigures, payment_no: PaymentNo,
+    }
+    20 Reinstated {
+        activity: Activity, reservation: AnyReservation, user: User, quantity: Quantity,
+        held: Quantity, version: Version, figures: UnitFigures, payment_no: PaymentNo,
+    }
+    21 Restored {
+        activity: Activity, reservation: AnyReservation, user: User, quantity: Quantity,
+        held: Units, version: Version, figures: UnitFigures, reason: Code<RestoreReason>,
+    }
+    22 RefundRequested {
+        activity: Activity, reservation: AnyReservation, restock: Flag, free_limit: Flag,
+        refund_no: RefundNo, note: Note, actor: By,
+    }
+    23 RefundSettled {
+        activity: Activity, reservation: AnyReservation, user: User, held: Units, version: Version,
+        figures: UnitFigures, refund_no: RefundNo,
+    }
+    24 RefundFailed {
+        activity: Activity, reservation: AnyReservation, refund_no: RefundNo, note: Note,
+    }
 
     32 DeadLettered { activity: Activity, reservation: AnyReservation, note: Note }
-    33 DeadLetterResolved { activity: Activity, reservation: AnyReservation, resolution: Code<DeadLetterResolution> }
+    33 DeadLetterResolved {
+        activity: Activity, reservation: AnyReservation, resolution: Code<DeadLetterResolution>,
+    }
     34 SinkAdvanced { lsn: Number, sink: Name, shards: Marks }
 
-    48 ActivityAdopted { activity: Activity, ordinal: ActivityOrdinal, version: Version, figures: UnitFigures, on_sale: Flag, definition: Terms }
-    49 ReservationAdopted { activity: Activity, reservation: AnyReservation, old_id: Number, status: Code<Status>, user: User, quantity: Quantity, created_ms: Time, updated_ms: Time, held: Units, figures: UnitFigures, order_no: Short<0, ORDER_NO_BYTES_MAX>, request_id: RequestId, payment_no: Short<0, PAYMENT_NO_BYTES_MAX> }
+    48 ActivityAdopted {
+        activity: Activity, ordinal: ActivityOrdinal, version: Version, figures: UnitFigures,
+        on_sale: Flag, definition: Terms,
+    }
+    49 ReservationAdopted {
+        activity: Activity, reservation: AnyReservation, old_id: Number, status: Code<Status>,
+        user: User, quantity: Quantity, created_ms: Time, updated_ms: Time, held: Units,
+        figures: UnitFigures, order_no: Short<0, ORDER_NO_BYTES_MAX>, request_id: RequestId,
+        payment_no: Short<0, PAYMENT_NO_BYTES_MAX>,
+    }
 
-    64 ControlSet { key: Short<1, CONTROL_KEY_BYTES_MAX>, value: Bytes<CONTROL_VALUE_BYTES_MAX>, actor: By }
+    64 ControlSet {
+        key: Short<1, CONTROL_KEY_BYTES_MAX>, value: Bytes<CONTROL_VALUE_BYTES_MAX>, actor: By,
+    }
     65 ControlCleared { key: Short<1, CONTROL_KEY_BYTES_MAX>, actor: By }
 }
 
