@@ -15,7 +15,7 @@ use engine::core::event::Body;
 use wal::{CONTROL_SHARD, Lsn};
 
 use crate::host::Host;
-use crate::tail::Batch;
+use crate::tail::{Batch, Entry};
 
 /// Marks not yet in the log.
 #[derive(Debug)]
@@ -35,14 +35,13 @@ impl Announcer {
     /// `batch` is in the sink. Events of the control shard are nobody's status.
     pub(crate) fn note(&mut self, batch: &Batch) {
         let Some(end) = batch.end() else { return };
-        if end.lsn <= self.announced {
-            return;
-        }
-        for entry in batch.entries().filter(|entry| entry.shard != CONTROL_SHARD) {
+        let announced = self.announced;
+        let news = |entry: &Entry<'_>| entry.lsn > announced && entry.shard != CONTROL_SHARD;
+        for entry in batch.entries().filter(news) {
             let mark = self.marks.entry(entry.shard).or_default();
             *mark = entry.shard_seq.max(*mark);
         }
-        self.lsn = end.lsn;
+        self.lsn = end.lsn.max(self.lsn);
     }
 
     /// Puts the marks into the log. Where the engine is busy they wait for the next call and go

@@ -38,7 +38,11 @@ pub enum FollowError {
 impl FollowError {
     /// Whether another meeting may go better.
     pub fn is_transient(&self) -> bool {
-        matches!(self, Self::Sink(error) if error.is_transient())
+        match self {
+            Self::Sink(error) => error.is_transient(),
+            Self::Log(error) => error.passing,
+            _ => false,
+        }
     }
 }
 

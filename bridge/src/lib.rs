@@ -30,6 +30,7 @@ pub mod cursor;
 pub mod follow;
 pub mod host;
 pub mod lag;
+mod log_source;
 pub mod run;
 pub mod sql;
 pub mod tail;

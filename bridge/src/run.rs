@@ -265,9 +265,10 @@ impl<H: Host> Runner<'_, H> {
             if now >= end {
                 return stop.is_some_and(|stop| now >= stop.deadline);
             }
-            match tokio::time::timeout(end - now, self.stopped.changed()).await {
-                Ok(Err(_)) => return true,
-                Ok(Ok(())) | Err(_) => {}
+            let change = tokio::time::timeout(end - now, self.stopped.changed()).await;
+            if let Ok(Err(_)) = change {
+                // The handle was dropped.
+                return true;
             }
         }
     }

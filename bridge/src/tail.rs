@@ -72,10 +72,15 @@ pub enum SeekError {
     Unreadable(#[from] Unreadable),
 }
 
-/// The log can't be read now. The source's own error says why.
+/// The log can't be read. The source's own error says why.
 #[derive(Debug, thiserror::Error)]
-#[error("the log can't be read: {0}")]
-pub struct Unreadable(#[source] pub Box<dyn Error + Send + Sync>);
+#[error("the log can't be read: {source}")]
+pub struct Unreadable {
+    /// Whether trying again may help: the operating system refused. Damage stays.
+    pub passing: bool,
+    /// Why.
+    pub source: Box<dyn Error + Send + Sync>,
+}
 
 /// Durable frames in order, never beyond the durable mark.
 pub trait EventSource: Send {

@@ -1,31 +1,41 @@
-//! `dead_letters`: reservations that could not become an order, by the log's word.
+//! `dead_letters`: reservations that could not become an order, by the log's word. One row a
+//! reservation: delivered and failed again, it is opened again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use engine::core::event::DeadLetterResolution;
 use engine::core::ids::ReservationId;
 
 use super::fault::SinkError;
 use super::orders::Reservation;
-use super::store::{Rows, Table, Transaction, Value};
+use super::sink::update_all;
+use super::store::{Lookup, Rows, StoreError, Table, Transaction, Value};
 
 static DEAD_LETTERS: Table = Table {
     name: "dead_letters",
     columns: &[
         "id",
-        "activity_id",
-        "user_id",
-        "order_no",
         "reason",
         "status",
         "created_at",
         "resolved_at",
+        "activity_id",
+        "user_id",
+        "order_no",
     ],
     key_columns: 1,
 };
 
-static DEAD_LETTER_CHANGES: Table =
+static REOPENED: Table = Table {
+    name: "dead_letters",
+    columns: &["id", "reason", "status", "created_at", "resolved_at"],
+    key_columns: 1,
+};
+
+static RESOLVED: Table =
     Table { name: "dead_letters", columns: &["id", "status", "resolved_at"], key_columns: 1 };
+
+static DEAD_LETTERS_BY_ID: Lookup = Lookup { columns: &["id"], from: "dead_letters", key: "id" };
 
 #[derive(Debug)]
 struct Opened<'a> {
@@ -39,11 +49,25 @@ struct Opened<'a> {
 /// What a batch does to dead letters.
 #[derive(Debug, Default)]
 pub(super) struct DeadLetters<'a> {
+    existing: BTreeSet<u64>,
     opened: BTreeMap<u64, Opened<'a>>,
     resolved: BTreeMap<u64, (&'static str, u64)>,
 }
 
 impl<'a> DeadLetters<'a> {
+    /// Reads which of `ids` have a row.
+    pub(super) async fn load(
+        &mut self,
+        ids: &BTreeSet<ReservationId>,
+        transaction: &mut impl Transaction,
+    ) -> Result<(), StoreError> {
+        let keys: Vec<_> = ids.iter().map(|id| Value::integer(id.get())).collect();
+        for record in transaction.select(&DEAD_LETTERS_BY_ID, &keys).await? {
+            self.existing.insert(record.number(0)?);
+        }
+        Ok(())
+    }
+
     pub(super) fn open(&mut self, reservation: &Reservation<'a>, note: &'a str, at_ms: u64) {
         let opened = Opened {
             activity: reservation.activity,
@@ -52,6 +76,7 @@ impl<'a> DeadLetters<'a> {
             note,
             at_ms,
         };
+        self.resolved.remove(&reservation.id.get());
         self.opened.insert(reservation.id.get(), opened);
     }
 
@@ -72,26 +97,30 @@ impl<'a> DeadLetters<'a> {
         mut self,
         transaction: &mut impl Transaction,
     ) -> Result<(), SinkError> {
-        let mut opened = Rows::new(&DEAD_LETTERS);
+        let (mut new, mut reopened) = (Rows::new(&DEAD_LETTERS), Rows::new(&REOPENED));
         for (id, letter) in self.opened {
             let resolved = self.resolved.remove(&id);
-            opened.push([
+            let [id_value, reason, status, created, resolved] = [
                 Value::integer(id),
-                Value::integer(letter.activity),
-                Value::integer(letter.user),
-                Value::text(letter.order_no),
                 Value::text(letter.note),
                 Value::text(resolved.map_or("open", |(status, _)| status)),
                 Value::integer(letter.at_ms),
                 Value::integer_or_null(resolved.map(|(_, at_ms)| at_ms)),
-            ]);
+            ];
+            if self.existing.contains(&id) {
+                reopened.push([id_value, reason, status, created, resolved]);
+                continue;
+            }
+            let (activity, user) = (Value::integer(letter.activity), Value::integer(letter.user));
+            let order_no = Value::text(letter.order_no);
+            new.push([id_value, reason, status, created, resolved, activity, user, order_no]);
         }
-        let mut changes = Rows::new(&DEAD_LETTER_CHANGES);
+        let mut resolved = Rows::new(&RESOLVED);
         for (id, (status, at_ms)) in self.resolved {
-            changes.push([Value::integer(id), Value::text(status), Value::integer(at_ms)]);
+            resolved.push([Value::integer(id), Value::text(status), Value::integer(at_ms)]);
         }
-        transaction.insert(&opened).await?;
-        transaction.update(&changes).await?;
-        Ok(())
+        transaction.insert(&new).await?;
+        update_all(transaction, &reopened).await?;
+        update_all(transaction, &resolved).await
     }
 }

@@ -18,8 +18,8 @@ use super::fault::SinkError;
 use super::flows::{self, Change, Flow, STOCK_FLOWS};
 use super::needs::{Placed, reservation_of};
 use super::orders::Reservation;
-use super::payments::{Opened, Payments};
-use super::refunds::{Refunds, Request};
+use super::payments::{Callback, Opened, Payments};
+use super::refunds::{Effects, Refunds, Request};
 use super::store::Rows;
 
 /// What the projection knows of the site and its log.
@@ -55,6 +55,7 @@ impl<'a, 's> Fold<'a, 's> {
         activities: &'s mut Activities,
         reservations: Vec<Reservation<'a>>,
         refunds: Refunds<'a>,
+        dead_letters: DeadLetters<'a>,
     ) -> Self {
         let by_id = reservations.iter().enumerate().map(|(index, one)| (one.id, index)).collect();
         Self {
@@ -66,7 +67,7 @@ impl<'a, 's> Fold<'a, 's> {
             by_id,
             payments: Payments::new(),
             refunds,
-            dead_letters: DeadLetters::default(),
+            dead_letters,
             flows: Rows::new(&STOCK_FLOWS),
             audit: Rows::new(&AUDIT),
             lsn: Lsn(0),
@@ -90,9 +91,17 @@ impl<'a, 's> Fold<'a, 's> {
                 if verdict == PaymentVerdict::Failed {
                     self.payments.failed(payment_no, self.at_ms);
                 }
-                let number = flows::event_no(site.log, *lsn);
-                let names = (payment_no, transaction);
-                self.payments.record(number, activity, names, amount, verdict, body, self.at_ms);
+                let (callback_no, at_ms) = (flows::event_no(site.log, *lsn), self.at_ms);
+                self.payments.record(Callback {
+                    callback_no,
+                    activity,
+                    payment_no,
+                    transaction,
+                    amount,
+                    verdict,
+                    body,
+                    at_ms,
+                });
                 Ok(())
             }
             body => match reservation_of(&body) {
@@ -215,28 +224,26 @@ impl<'a, 's> Fold<'a, 's> {
                 let request = Request {
                     activity: reservation.activity,
                     amount: reservation.amount(),
-                    restock,
                     reason: note,
                     requested_by: actor.name,
                 };
                 let names = (reservation.order_no.as_str(), refund_no);
-                self.refunds.request(names, request, free_limit, at_ms);
+                self.refunds.request(names, request, Effects { restock, free_limit }, at_ms);
                 reservation.set_order_status("refunding", at_ms);
                 Ok(())
             }
             Body::RefundSettled { activity, figures, refund_no, .. } => {
                 let names = (reservation.order_no.as_str(), refund_no);
-                let frees_limit = self.refunds.end(names, None, at_ms)?;
-                reservation.refunded(frees_limit, at_ms);
-                let quantity = reservation.quantity;
-                let row = self.touch(activity)?.figures;
-                // A refund that doesn't restock leaves its units in sold.
-                let expected = if figures == row {
-                    Some(row)
-                } else {
-                    let quantity = u32::try_from(quantity).ok();
-                    quantity.and_then(|units| row.moved(Pool::Sold, Pool::Available, units))
-                };
+                let Effects { restock, free_limit } = self.refunds.end(names, None, at_ms)?;
+                reservation.refunded(free_limit, at_ms);
+                let units = if restock { reservation.quantity } else { 0 };
+                let row = self.touch(activity)?;
+                if row.archived_ms.is_some() {
+                    // Nothing is on sale any more: such a refund restocks nothing.
+                    return Ok(());
+                }
+                let back = |units| row.figures.moved(Pool::Sold, Pool::Available, units);
+                let expected = u32::try_from(units).ok().and_then(back);
                 let biz = ("refund", format!("{id}:{refund_no}"));
                 self.move_units(activity, figures, expected, Change::Recover, biz)
             }

@@ -34,7 +34,9 @@ pub(super) struct Needs {
     pub(super) reservations: BTreeSet<ReservationId>,
     /// Buyers of new reservations.
     pub(super) buyers: BTreeSet<u64>,
-    /// Reservations whose refunds end here.
+    /// Reservations that become a dead letter here.
+    pub(super) dead: BTreeSet<ReservationId>,
+    /// Reservations whose refunds take a step here.
     pub(super) refunded: BTreeSet<ReservationId>,
 }
 
@@ -54,17 +56,20 @@ impl Needs {
                     born.insert(reservation);
                     needs.buyers.insert(user.get());
                 }
-                Body::RefundSettled { reservation, .. }
+                Body::RefundRequested { reservation, .. }
+                | Body::RefundSettled { reservation, .. }
                 | Body::RefundFailed { reservation, .. } => {
                     needs.refunded.insert(reservation);
+                    needs.reservations.insert(reservation);
+                }
+                Body::DeadLettered { reservation, .. } => {
+                    needs.dead.insert(reservation);
                     needs.reservations.insert(reservation);
                 }
                 Body::PaymentOpened { reservation, .. }
                 | Body::Confirmed { reservation, .. }
                 | Body::Reinstated { reservation, .. }
                 | Body::Restored { reservation, .. }
-                | Body::RefundRequested { reservation, .. }
-                | Body::DeadLettered { reservation, .. }
                 | Body::DeadLetterResolved { reservation, .. } => {
                     needs.reservations.insert(reservation);
                 }

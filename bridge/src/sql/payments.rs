@@ -61,6 +61,19 @@ pub(super) struct Opened<'a> {
     pub(super) at_ms: u64,
 }
 
+/// A callback just received.
+#[derive(Debug)]
+pub(super) struct Callback<'a> {
+    pub(super) callback_no: String,
+    pub(super) activity: Option<ActivityId>,
+    pub(super) payment_no: &'a str,
+    pub(super) transaction: &'a str,
+    pub(super) amount: u64,
+    pub(super) verdict: PaymentVerdict,
+    pub(super) body: &'a [u8],
+    pub(super) at_ms: u64,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Outcome {
     status: &'static str,
@@ -98,25 +111,16 @@ impl<'a> Payments<'a> {
         self.outcomes.insert(payment_no, Outcome { status: "failed", paid_ms: None, at_ms });
     }
 
-    pub(super) fn record(
-        &mut self,
-        callback_no: String,
-        activity: Option<ActivityId>,
-        (payment_no, transaction): (&'a str, &'a str),
-        amount: u64,
-        verdict: PaymentVerdict,
-        body: &'a [u8],
-        at_ms: u64,
-    ) {
+    pub(super) fn record(&mut self, callback: Callback<'a>) {
         self.callbacks.push([
-            Value::text(callback_no),
-            Value::text(payment_no),
-            Value::text(transaction),
-            Value::integer_or_null(activity.map(ActivityId::get)),
-            Value::integer(amount),
-            Value::text(verdict_name(verdict)),
-            Value::bytes(body),
-            Value::integer(at_ms),
+            Value::text(callback.callback_no),
+            Value::text(callback.payment_no),
+            Value::text(callback.transaction),
+            Value::integer_or_null(callback.activity.map(ActivityId::get)),
+            Value::integer(callback.amount),
+            Value::text(verdict_name(callback.verdict)),
+            Value::bytes(callback.body),
+            Value::integer(callback.at_ms),
         ]);
     }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::fault::SinkError;
+use super::sink::update_all;
 use super::store::{Lookup, Rows, StoreError, Table, Transaction, Value};
 
 static REFUNDS: Table = Table {
@@ -26,32 +27,55 @@ static REFUNDS: Table = Table {
 
 static REFUND_CHANGES: Table = Table {
     name: "refunds",
-    columns: &["order_no", "refund_no", "status", "last_error", "updated_at"],
+    columns: &[
+        "order_no",
+        "refund_no",
+        "restock",
+        "free_limit",
+        "status",
+        "last_error",
+        "updated_at",
+    ],
     key_columns: 2,
 };
 
-static REFUNDS_BY_ORDER: Lookup =
-    Lookup { columns: &["order_no", "refund_no", "free_limit"], from: "refunds", key: "order_no" };
+static REFUNDS_BY_ORDER: Lookup = Lookup {
+    columns: &["order_no", "refund_no", "restock", "free_limit"],
+    from: "refunds",
+    key: "order_no",
+};
 
-/// A refund asked for in this batch.
+/// A refund's key: order and refund number.
+pub(super) type Names<'n> = (&'n str, &'n str);
+
+/// What a refund moves beside money once it is settled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Effects {
+    /// Its units go back on sale.
+    pub(super) restock: bool,
+    /// The user may buy as many again.
+    pub(super) free_limit: bool,
+}
+
+/// The frozen fields of a new row.
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) activity: u64,
     pub(super) amount: u64,
-    pub(super) restock: bool,
     pub(super) reason: &'a str,
     pub(super) requested_by: &'a str,
 }
 
 #[derive(Debug)]
 struct Refund<'a> {
+    /// With the time of it, where the row is new.
     request: Option<(Request<'a>, u64)>,
-    free_limit: bool,
-    /// How it ended, in this batch.
-    end: Option<(&'static str, Option<&'a str>, u64)>,
+    effects: Effects,
+    /// Status, error, time: where this batch changes them.
+    step: Option<(&'static str, Option<&'a str>, u64)>,
 }
 
-/// What a batch does to refunds, by order and refund number.
+/// What a batch does to refunds.
 #[derive(Debug, Default)]
 pub(super) struct Refunds<'a> {
     known: BTreeMap<(String, String), Refund<'a>>,
@@ -67,76 +91,79 @@ impl<'a> Refunds<'a> {
         let keys: Vec<_> = orders.iter().map(|order| Value::text(order.as_str())).collect();
         for record in transaction.select(&REFUNDS_BY_ORDER, &keys).await? {
             let key = (record.text(0)?.to_owned(), record.text(1)?.to_owned());
-            let refund = Refund { request: None, free_limit: record.number(2)? != 0, end: None };
-            self.known.insert(key, refund);
+            let (restock, free_limit) = (record.number(2)? != 0, record.number(3)? != 0);
+            let effects = Effects { restock, free_limit };
+            self.known.insert(key, Refund { request: None, effects, step: None });
         }
         Ok(())
     }
 
+    /// It was asked for: for the first time, or again after the provider refused it.
     pub(super) fn request(
         &mut self,
-        (order_no, refund_no): (&str, &str),
+        names: Names<'_>,
         request: Request<'a>,
-        free_limit: bool,
+        effects: Effects,
         at_ms: u64,
     ) {
-        let refund = Refund { request: Some((request, at_ms)), free_limit, end: None };
-        self.known.insert((order_no.to_owned(), refund_no.to_owned()), refund);
+        let step = Some(("PENDING", None, at_ms));
+        self.known
+            .entry(key(names))
+            .and_modify(|refund| (refund.effects, refund.step) = (effects, step))
+            .or_insert(Refund { request: Some((request, at_ms)), effects, step });
     }
 
-    /// It was settled (`note` is `None`) or refused for good; whether it frees the user's limit.
+    /// The provider settled it (`error` is `None`) or refused it for good; what it moves.
     ///
     /// # Errors
     /// Where nobody asked for it.
     pub(super) fn end(
         &mut self,
-        (order_no, refund_no): (&str, &str),
-        note: Option<&'a str>,
+        names: Names<'_>,
+        error: Option<&'a str>,
         at_ms: u64,
-    ) -> Result<bool, SinkError> {
-        let key = (order_no.to_owned(), refund_no.to_owned());
+    ) -> Result<Effects, SinkError> {
         let missing = SinkError::RowsMissing { table: REFUNDS.name, hit: 0, expected: 1 };
-        let refund = self.known.get_mut(&key).ok_or(missing)?;
-        let status = if note.is_none() { "SETTLED" } else { "FAILED" };
-        refund.end = Some((status, note, at_ms));
-        Ok(refund.free_limit)
+        let refund = self.known.get_mut(&key(names)).ok_or(missing)?;
+        let status = if error.is_none() { "SETTLED" } else { "FAILED" };
+        refund.step = Some((status, error, at_ms));
+        Ok(refund.effects)
     }
 
     pub(super) async fn write(self, transaction: &mut impl Transaction) -> Result<(), SinkError> {
-        let mut requested = Rows::new(&REFUNDS);
+        let mut new = Rows::new(&REFUNDS);
         let mut changes = Rows::new(&REFUND_CHANGES);
         for ((order_no, refund_no), refund) in self.known {
+            let Some((status, error, changed_ms)) = refund.step else { continue };
             let (order_no, refund_no) = (Value::text(order_no), Value::text(refund_no));
-            match (refund.request, refund.end) {
-                (Some((request, at_ms)), end) => {
-                    let (status, error, ended_ms) = end.unwrap_or(("PENDING", None, at_ms));
-                    requested.push([
-                        order_no,
-                        refund_no,
-                        Value::integer(request.activity),
-                        Value::integer(request.amount),
-                        Value::integer(request.restock),
-                        Value::integer(refund.free_limit),
-                        Value::text(status),
-                        Value::text(request.reason),
-                        Value::text_or_null(error),
-                        Value::text(request.requested_by),
-                        Value::integer(at_ms),
-                        Value::integer(ended_ms),
-                    ]);
-                }
-                (None, Some((status, error, ended_ms))) => changes.push([
+            let restock = Value::integer(refund.effects.restock);
+            let free_limit = Value::integer(refund.effects.free_limit);
+            let (status, error) = (Value::text(status), Value::text_or_null(error));
+            let changed_ms = Value::integer(changed_ms);
+            match refund.request {
+                Some((request, at_ms)) => new.push([
                     order_no,
                     refund_no,
-                    Value::text(status),
-                    Value::text_or_null(error),
-                    Value::integer(ended_ms),
+                    Value::integer(request.activity),
+                    Value::integer(request.amount),
+                    restock,
+                    free_limit,
+                    status,
+                    Value::text(request.reason),
+                    error,
+                    Value::text(request.requested_by),
+                    Value::integer(at_ms),
+                    changed_ms,
                 ]),
-                (None, None) => {}
+                None => changes
+                    .push([order_no, refund_no, restock, free_limit, status, error, changed_ms]),
             }
         }
-        transaction.insert(&requested).await?;
-        transaction.update(&changes).await?;
-        Ok(())
+        transaction.insert(&new).await?;
+        update_all(transaction, &changes).await
     }
+}
+
+fn key((order_no, refund_no): Names<'_>) -> (String, String) {
+    (order_no.to_owned(), refund_no.to_owned())
 }

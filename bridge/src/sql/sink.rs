@@ -15,6 +15,7 @@ use engine::core::request::RequestHasher;
 use wal::{Epoch, LogIdentity, LogUuid, Lsn};
 
 use super::activities::Activities;
+use super::dead_letters::DeadLetters;
 use super::fault::SinkError;
 use super::fold::{Fold, Site};
 use super::needs::{Needs, decode};
@@ -146,8 +147,11 @@ impl<S: Store> SqlSink<S> {
             .map(|reservation| reservation.order_no.clone())
             .collect();
         refunds.load(&refunded, &mut transaction).await?;
+        let mut dead_letters = DeadLetters::default();
+        dead_letters.load(&needs.dead, &mut transaction).await?;
 
-        let mut fold = Fold::new(self.site, &mut self.activities, reservations, refunds);
+        let mut fold =
+            Fold::new(self.site, &mut self.activities, reservations, refunds, dead_letters);
         for event in &events {
             fold.take(event)?;
         }
@@ -172,7 +176,10 @@ impl<S: Store> SqlSink<S> {
 }
 
 /// Updates `rows`, each of which must be there.
-async fn update_all(transaction: &mut impl Transaction, rows: &Rows<'_>) -> Result<(), SinkError> {
+pub(super) async fn update_all(
+    transaction: &mut impl Transaction,
+    rows: &Rows<'_>,
+) -> Result<(), SinkError> {
     let hit = transaction.update(rows).await?;
     let expected = rows.len() as u64;
     if hit == expected {

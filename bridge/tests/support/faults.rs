@@ -1,0 +1,158 @@
+//! A SQLite store that fails at a chosen operation, in one of the ways that databases fail.
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use bridge::sql::sqlite::{SqliteStore, SqliteTransaction, connect_options};
+use bridge::sql::store::{Lookup, Record, Rows, Store, StoreError, Transaction, Value};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The operation is not done and fails: before COMMIT, the connection breaks.
+    Refused,
+    /// The operation is done and its answer is lost: after COMMIT, nobody knows.
+    ReplyLost,
+    /// The process is killed before the operation: the database is what its files are now.
+    Killed,
+    /// The process is killed after the operation.
+    KilledAfter,
+}
+
+pub const FAULTS: [Fault; 4] =
+    [Fault::Refused, Fault::ReplyLost, Fault::Killed, Fault::KilledAfter];
+
+#[derive(Default)]
+pub struct Plan {
+    /// The fault and how many operations go well before it.
+    pub next: Option<(u64, Fault)>,
+    /// Where the files were when the process was killed.
+    pub image: Option<PathBuf>,
+    /// Operations done.
+    pub operations: u64,
+    pub images: u64,
+}
+
+pub type SharedPlan = Rc<RefCell<Plan>>;
+
+pub struct FaultyStore {
+    inner: SqliteStore,
+    path: PathBuf,
+    plan: SharedPlan,
+}
+
+impl FaultyStore {
+    pub fn new(path: &Path, plan: &SharedPlan) -> Self {
+        let options = connect_options(&url(path)).unwrap();
+        let inner = SqliteStore::new(options);
+        Self { inner, path: path.to_owned(), plan: Rc::clone(plan) }
+    }
+}
+
+pub fn url(path: &Path) -> String {
+    format!("sqlite:{}", path.display())
+}
+
+fn lost() -> StoreError {
+    StoreError::Unavailable(sqlx::Error::WorkerCrashed)
+}
+
+/// The fault that is due now, if one is.
+fn due(plan: &SharedPlan) -> Option<Fault> {
+    let mut plan = plan.borrow_mut();
+    plan.operations += 1;
+    match &mut plan.next {
+        Some((0, fault)) => {
+            let fault = *fault;
+            plan.next = None;
+            Some(fault)
+        }
+        Some((left, _)) => {
+            *left -= 1;
+            None
+        }
+        None => None,
+    }
+}
+
+/// Copies the files as they are, as a killed process leaves them.
+fn take_image(plan: &SharedPlan, path: &Path) {
+    let mut plan = plan.borrow_mut();
+    plan.images += 1;
+    let image = path.with_file_name(format!("image-{}-{}.db", plan.operations, plan.images));
+    std::fs::copy(path, &image).unwrap();
+    let wal = |path: &Path| PathBuf::from(format!("{}-wal", path.display()));
+    if wal(path).exists() {
+        std::fs::copy(wal(path), wal(&image)).unwrap();
+    }
+    plan.image = Some(image);
+}
+
+pub struct FaultyTransaction<'a> {
+    inner: SqliteTransaction<'a>,
+    path: PathBuf,
+    plan: SharedPlan,
+}
+
+macro_rules! faulty {
+    ($self:ident, $operation:expr) => {{
+        let (plan, path) = (Rc::clone(&$self.plan), $self.path.clone());
+        match due(&plan) {
+            None => $operation,
+            Some(Fault::Refused) => Err(lost()),
+            Some(Fault::Killed) => {
+                take_image(&plan, &path);
+                Err(lost())
+            }
+            Some(Fault::ReplyLost) => {
+                $operation?;
+                Err(lost())
+            }
+            Some(Fault::KilledAfter) => {
+                $operation?;
+                take_image(&plan, &path);
+                Err(lost())
+            }
+        }
+    }};
+}
+
+impl Store for FaultyStore {
+    type Transaction<'a> = FaultyTransaction<'a>;
+
+    async fn begin(&mut self) -> Result<FaultyTransaction<'_>, StoreError> {
+        let inner = self.inner.begin().await?;
+        Ok(FaultyTransaction { inner, path: self.path.clone(), plan: Rc::clone(&self.plan) })
+    }
+}
+
+impl Transaction for FaultyTransaction<'_> {
+    async fn insert(&mut self, rows: &Rows<'_>) -> Result<(), StoreError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
+        faulty!(self, self.inner.insert(rows).await)
+    }
+
+    async fn update(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        faulty!(self, self.inner.update(rows).await)
+    }
+
+    async fn select(
+        &mut self,
+        lookup: &Lookup,
+        keys: &[Value<'_>],
+    ) -> Result<Vec<Record>, StoreError> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        faulty!(self, self.inner.select(lookup, keys).await)
+    }
+
+    async fn commit(self) -> Result<(), StoreError> {
+        faulty!(self, self.inner.commit().await)
+    }
+}
