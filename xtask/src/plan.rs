@@ -14,12 +14,14 @@ use crate::totals::Totals;
 use crate::{debian, tidy};
 
 /// What `cargo xtask sim` passes its arguments to.
-pub(crate) const SIM: &[&str] = &["run", "--locked", "--profile", "ci", "--package", "sim", "--"];
+pub(crate) const SIM: &str = "run --locked --profile ci --package sim --";
 /// What `cargo xtask bench` passes its arguments to.
-pub(crate) const BENCH: &[&str] = &["bench", "--locked", "--package", "benches"];
+pub(crate) const BENCH: &str = "bench --locked --package benches";
 
-const FMT: Step =
-    Step { name: "fmt", work: Work::cargo(&["fmt", "--all", "--check"]), budget_minutes: 1 };
+const PACKAGES: Step =
+    Step { name: "packages", work: Work::Call(debian::provide), budget_minutes: 5 };
+
+const FMT: Step = Step { name: "fmt", work: Work::cargo("fmt --all --check"), budget_minutes: 1 };
 
 const TIDY: Step = Step { name: "tidy", work: Work::Call(tidy::run), budget_minutes: 1 };
 
@@ -27,133 +29,68 @@ const TIDY: Step = Step { name: "tidy", work: Work::Call(tidy::run), budget_minu
 /// cargo unifies features over the workspace: so this covers the code behind them.
 const CLIPPY: Step = Step {
     name: "clippy",
-    work: Work::cargo(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--locked",
-        "--",
-        "-D",
-        "warnings",
-    ]),
+    work: Work::cargo("clippy --workspace --all-targets --locked -- -D warnings"),
     budget_minutes: 8,
 };
 
 /// The product as it is shipped: none of those features.
 const CLIPPY_PRODUCT: Step = Step {
     name: "clippy-product",
-    work: Work::cargo(&["clippy", "--locked", "--", "-D", "warnings"]),
+    work: Work::cargo("clippy --package server --locked -- -D warnings"),
     budget_minutes: 4,
 };
 
 const DOC: Step = Step {
     name: "doc",
-    work: Work::Cargo {
-        arguments: &["doc", "--workspace", "--no-deps", "--locked"],
-        environment: &[("RUSTDOCFLAGS", "-D warnings")],
-    },
+    work: Work::cargo("doc --workspace --no-deps --locked")
+        .with(&[("RUSTDOCFLAGS", "-D warnings")]),
     budget_minutes: 3,
 };
 
 /// The heart and the tools, with the simulated disk.
 const TESTS_HEART: Step = Step {
     name: "tests-heart",
-    work: Work::cargo(&[
-        "test",
-        "--locked",
-        "--no-fail-fast",
-        "-p",
-        "wal",
-        "-p",
-        "engine",
-        "-p",
-        "benches",
-        "-p",
-        "xtask",
-    ]),
+    work: Work::cargo("test --locked --no-fail-fast -p wal -p engine -p benches -p xtask"),
     budget_minutes: 6,
 };
 
 /// The shop, end to end, on a binary without the simulated disk and without planted bugs.
 const TESTS_SHOP: Step = Step {
     name: "tests-shop",
-    work: Work::cargo(&[
-        "test",
-        "--locked",
-        "--no-fail-fast",
-        "-p",
-        "migrations",
-        "-p",
-        "bridge",
-        "-p",
-        "server",
-    ]),
+    work: Work::cargo("test --locked --no-fail-fast -p migrations -p bridge -p server"),
     budget_minutes: 10,
 };
 
 /// Random histories against the reference model, to the floor of docs/reliability.md.
 const MODEL: Step = Step {
     name: "model",
-    work: Work::Cargo {
-        arguments: &[
-            "test",
-            "--locked",
-            "--profile",
-            "ci",
-            "-p",
-            "engine",
-            "--test",
-            "model_based",
-        ],
-        environment: &[("SLUICE_CASES", "10000")],
-    },
+    work: Work::cargo("test --locked --profile ci -p engine --test model_based")
+        .with(&[("SLUICE_CASES", "10000")]),
     budget_minutes: 4,
 };
 
 /// The campaigns on the simulated disk, each to its floor.
 const CAMPAIGNS: Step = Step {
     name: "campaigns",
-    work: Work::cargo(&["test", "--locked", "--no-fail-fast", "--profile", "ci", "-p", "sim"]),
+    work: Work::cargo("test --locked --no-fail-fast --profile ci -p sim"),
     budget_minutes: 10,
 };
 
 /// Every hand-over between threads, in every schedule within the bound.
 const LOOM: Step = Step {
     name: "loom",
-    work: Work::Cargo {
-        arguments: &[
-            "test",
-            "--locked",
-            "--no-fail-fast",
-            "--profile",
-            "ci",
-            "-p",
-            "loom-tests",
-            "--target-dir",
-            "target/loom",
-        ],
-        environment: &[("RUSTFLAGS", "--cfg loom"), ("LOOM_MAX_PREEMPTIONS", "2")],
-    },
+    work: Work::cargo(
+        "test --locked --no-fail-fast --profile ci -p loom-tests --target-dir target/loom",
+    )
+    .with(&[("RUSTFLAGS", "--cfg loom"), ("LOOM_MAX_PREEMPTIONS", "2")]),
     budget_minutes: 4,
 };
 
-const PACKAGES: Step =
-    Step { name: "packages", work: Work::Call(debian::provide), budget_minutes: 5 };
-
 const TESTS_UNIT: Step = Step {
     name: "tests-unit",
-    work: Work::cargo(&[
-        "test",
-        "--locked",
-        "--no-fail-fast",
-        "--workspace",
-        "--exclude",
-        "sim",
-        "--exclude",
-        "loom-tests",
-        "--lib",
-        "--bins",
-    ]),
+    work: Work::cargo(
+        "test --locked --no-fail-fast --workspace --exclude sim --exclude loom-tests --lib --bins",
+    ),
     budget_minutes: 6,
 };
 

@@ -22,19 +22,24 @@ pub(crate) struct Step {
 /// What a step does.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
-    /// Runs cargo with these arguments, under these variables.
-    Cargo {
-        arguments: &'static [&'static str],
-        environment: &'static [(&'static str, &'static str)],
-    },
+    /// Runs cargo with these arguments, split at spaces, under these variables.
+    Cargo { arguments: &'static str, environment: &'static [(&'static str, &'static str)] },
     /// Calls a function of this program.
     Call(fn() -> Result<(), Failure>),
 }
 
 impl Work {
     /// Cargo with these arguments and nothing else.
-    pub(crate) const fn cargo(arguments: &'static [&'static str]) -> Self {
+    pub(crate) const fn cargo(arguments: &'static str) -> Self {
         Self::Cargo { arguments, environment: &[] }
+    }
+
+    /// The same under these variables.
+    pub(crate) const fn with(self, environment: &'static [(&'static str, &'static str)]) -> Self {
+        match self {
+            Self::Cargo { arguments, .. } => Self::Cargo { arguments, environment },
+            Self::Call(function) => Self::Call(function),
+        }
     }
 }
 
@@ -46,7 +51,7 @@ impl fmt::Display for Work {
                 for (name, value) in *environment {
                     write!(f, "{name}='{value}' ")?;
                 }
-                write!(f, "cargo {}", arguments.join(" "))
+                write!(f, "cargo {arguments}")
             }
             Self::Call(_) => f.write_str("(in this program)"),
         }
@@ -86,7 +91,7 @@ fn run_one(step: &Step) -> Outcome {
         Work::Call(function) => function(),
         Work::Cargo { arguments, environment } => {
             let mut command = cargo();
-            command.args(arguments).envs(environment.iter().copied());
+            command.args(arguments.split_whitespace()).envs(environment.iter().copied());
             follow(&mut command, &mut std::io::stdout(), &mut totals)
         }
     };
@@ -143,8 +148,8 @@ fn follow(
 ///
 /// # Errors
 /// [`Failure::Exit`] where it failed.
-pub(crate) fn pass_through(arguments: &[&str], rest: &[String]) -> Result<(), Failure> {
-    succeed(cargo().args(arguments).args(rest))
+pub(crate) fn pass_through(arguments: &str, rest: &[String]) -> Result<(), Failure> {
+    succeed(cargo().args(arguments.split_whitespace()).args(rest))
 }
 
 /// Runs `command` on this terminal.

@@ -61,7 +61,6 @@ fn check_manifest(file: &File, rule: &Rule) -> Vec<Problem> {
     let is_allowed = |dependency: &Dependency<'_>| {
         rule.product.contains(&dependency.package)
             || dependency.for_tests && rule.tests.contains(&dependency.package)
-        // A crate's tests may ask for more features of what the crate knows anyway.
     };
     let asks_for_campaign = |dependency: &Dependency<'_>| {
         !TOOLS.contains(&rule.name)
@@ -80,6 +79,10 @@ fn check_manifest(file: &File, rule: &Rule) -> Vec<Problem> {
             let message = format!("a campaign's feature of {package} would be shipped");
             problems.push(Problem::at(&file.path, line, message));
         }
+    }
+    if !file.text.contains("[lints]\nworkspace = true\n") {
+        let message = "takes no part in the workspace's lints: `[lints] workspace = true`";
+        problems.push(Problem::at(&file.path, 0, message));
     }
     problems
 }
@@ -123,8 +126,17 @@ fn renamed(value: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
+    const LINTS: &str = "\n[lints]\nworkspace = true\n";
+
     fn lines(path: &str, manifest: &str) -> Vec<usize> {
-        check(&Tree::of(&[(path, manifest)])).into_iter().map(|problem| problem.line).collect()
+        let tree = Tree::of(&[(path, &format!("{manifest}{LINTS}"))]);
+        check(&tree).into_iter().map(|problem| problem.line).collect()
+    }
+
+    #[test]
+    fn a_crate_outside_the_workspaces_lints_is_found() {
+        let tree = Tree::of(&[("wal/Cargo.toml", "[package]\nname = \"wal\"\n")]);
+        assert_eq!(check(&tree).len(), 1);
     }
 
     #[test]
