@@ -165,11 +165,6 @@ impl Tally {
         self.acceptances.extend(other.acceptances);
         self.unsettled.extend(other.unsettled);
     }
-
-    /// Exchanges that brought no answer.
-    pub(super) fn error_count(&self) -> u64 {
-        self.errors.values().sum()
-    }
 }
 
 /// The acceptance in a reply, or `None` where it is none.

@@ -95,7 +95,7 @@ impl fmt::Display for Table<'_> {
             Some(tail) => writeln!(
                 f,
                 "torn tail: {} bytes at offset {} of {}, none of them ever acknowledged",
-                tail.bytes, tail.offset, tail.file
+                tail.bytes, tail.offset, tail.path
             )?,
             None => writeln!(f, "torn tail: none")?,
         }

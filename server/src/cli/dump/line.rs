@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use engine::Entry;
 use engine::core::codec::decode;
 use engine::core::codes::{
     DeadLetterPolicy, DeadLetterResolution, Front, LatePayment, PaymentVerdict, RestoreReason,
@@ -11,38 +12,33 @@ use engine::core::codes::{
 use engine::core::event::{Actor, Body, DecreaseKey, Definition, Figures, ShardMarks};
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, UserId};
 use serde_json::{Map, Value, json};
-use wal::{Frame, Record};
 
 type Fields = Map<String, Value>;
 
-/// The line of `record`, which stands in `frame`. A record whose body this version can't read is
-/// shown with the reason and its bytes: a dump is where one looks when something is wrong.
-pub(super) fn line(frame: &Frame<'_>, record: &Record<'_>) -> Value {
+/// The line of `entry`. A record whose body this version can't read is shown with the reason and
+/// its bytes: a dump is where one looks when something is wrong.
+pub(super) fn line(entry: &Entry) -> Value {
     let mut fields = Fields::new();
-    record.lsn.0.show("lsn", &mut fields);
-    frame.epoch.0.show("epoch", &mut fields);
-    put(&mut fields, "frame", json!([frame.first_lsn.0, frame.last_lsn.0]));
-    frame.commit_us.show("commit_us", &mut fields);
-    record.shard.show("shard", &mut fields);
-    record.shard_seq.show("shard_seq", &mut fields);
-    show_event(record, &mut fields);
-    Value::Object(fields)
-}
-
-fn show_event(record: &Record<'_>, fields: &mut Fields) {
-    match decode(record.kind, record.kind_version, record.body) {
+    entry.lsn.0.show("lsn", &mut fields);
+    entry.epoch.0.show("epoch", &mut fields);
+    put(&mut fields, "frame", json!([entry.frame_first_lsn.0, entry.frame_last_lsn.0]));
+    entry.commit_us.show("commit_us", &mut fields);
+    entry.shard.show("shard", &mut fields);
+    entry.shard_seq.show("shard_seq", &mut fields);
+    match decode(entry.kind, entry.kind_version, &entry.body) {
         Ok(event) => {
-            event.at_ms.show("at_ms", fields);
-            show_body(&event.body, fields);
+            event.at_ms.show("at_ms", &mut fields);
+            show_body(&event.body, &mut fields);
         }
         Err(error) => {
-            "unreadable".show("event", fields);
-            record.kind.show("kind", fields);
-            record.kind_version.show("kind_version", fields);
-            error.to_string().as_str().show("error", fields);
-            record.body.show("bytes", fields);
+            "unreadable".show("event", &mut fields);
+            entry.kind.show("kind", &mut fields);
+            entry.kind_version.show("kind_version", &mut fields);
+            error.to_string().as_str().show("error", &mut fields);
+            entry.body.as_slice().show("bytes", &mut fields);
         }
     }
+    Value::Object(fields)
 }
 
 /// Matches a body against a table of events with all their fields. The compiler holds the table
@@ -211,20 +207,27 @@ fn hex(bytes: &[u8]) -> String {
 mod tests {
     use engine::core::codec::{encode, kind};
     use engine::core::event::Event;
-    use wal::Lsn;
+    use wal::{Epoch, Lsn};
 
     use super::*;
 
-    fn event(kind: u8, body: &[u8]) -> Value {
-        let lsn = Lsn(7);
-        let record = Record { lsn, kind, kind_version: 1, shard: 3, shard_seq: 4, body };
-        let mut fields = Fields::new();
-        show_event(&record, &mut fields);
-        Value::Object(fields)
+    fn entry(kind: u8, body: Vec<u8>) -> Entry {
+        Entry {
+            lsn: Lsn(7),
+            epoch: Epoch(2),
+            frame_first_lsn: Lsn(5),
+            frame_last_lsn: Lsn(9),
+            commit_us: 1_000,
+            shard: 3,
+            shard_seq: 4,
+            kind,
+            kind_version: 1,
+            body,
+        }
     }
 
     #[test]
-    fn an_event_is_shown_by_name_with_every_field() {
+    fn a_line_names_its_place_in_the_log_and_every_field_of_its_event() {
         let mut marks = Vec::new();
         let body = Body::SinkAdvanced {
             sink: "sql",
@@ -234,15 +237,17 @@ mod tests {
         let mut bytes = Vec::new();
         encode(&Event { at_ms: 99, body }, &mut bytes);
         let expected = json!({
+            "lsn": 7, "epoch": 2, "frame": [5, 9], "commit_us": 1000, "shard": 3, "shard_seq": 4,
             "at_ms": 99, "event": "SinkAdvanced", "sink": "sql", "sink_lsn": 6,
             "shards": [[1, 10], [3, 30]],
         });
-        assert_eq!(event(kind(&body), &bytes), expected);
+        assert_eq!(line(&entry(kind(&body), bytes)), expected);
     }
 
     #[test]
     fn a_body_that_cannot_be_read_is_shown_with_its_bytes() {
-        let shown = event(0x7F, &[0xAB, 0x01]);
-        assert_eq!((&shown["event"], &shown["bytes"]), (&json!("unreadable"), &json!("ab01")));
+        let line = line(&entry(0x7F, vec![0xAB, 0x01]));
+        assert_eq!((&line["event"], &line["bytes"]), (&json!("unreadable"), &json!("ab01")));
+        assert_eq!(line["lsn"], 7);
     }
 }

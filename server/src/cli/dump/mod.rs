@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use wal::{Frame, PosixDevice};
+use engine::{Entry, OpenError};
+use wal::Lsn;
 
-use super::check::{EXIT_DAMAGE, damage_or_usage};
+use super::check::damage_or_usage;
 
 /// Between two looks at a log that had nothing new.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
@@ -39,15 +40,9 @@ pub(crate) struct Args {
 /// Why there is no more output.
 #[derive(Debug, thiserror::Error)]
 enum DumpError {
-    /// The log can't be opened to read.
+    /// The log can't be read.
     #[error(transparent)]
-    Open(#[from] engine::OpenError),
-    /// The log can't be read on.
-    #[error(transparent)]
-    Read(#[from] wal::ReadError),
-    /// A record is not as long as its frame says.
-    #[error(transparent)]
-    Record(#[from] wal::RecordError),
+    Log(#[from] OpenError),
     /// Standard output failed.
     #[error("the output failed: {0}")]
     Output(#[from] io::Error),
@@ -62,8 +57,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Err(error) => {
             eprintln!("sluice dump: {error}");
             match error {
-                DumpError::Open(error) => damage_or_usage(&error).into(),
-                DumpError::Read(_) | DumpError::Record(_) => EXIT_DAMAGE.into(),
+                DumpError::Log(error) => damage_or_usage(&error).into(),
                 DumpError::Output(_) => super::EXIT_USAGE.into(),
             }
         }
@@ -75,53 +69,48 @@ fn dump(args: &Args) -> Result<(), DumpError> {
     if args.follow {
         watch_signals(&interrupted);
     }
-    let device = Arc::new(PosixDevice::new(&args.data_dir));
-    let mut reader = wal::follow(device).map_err(engine::OpenError::from)?;
+    let mut entries = engine::entries(&args.data_dir, Lsn(args.from))?;
     let mut out = BufWriter::new(io::stdout().lock());
     loop {
-        match reader.next_frame() {
-            Ok(Some(frame)) => write_frame(&mut out, &frame, args)?,
-            Ok(None) => {
-                out.flush()?;
-                if !args.follow || wait_or_interrupted(&interrupted) {
-                    return Ok(());
+        for entry in entries.by_ref() {
+            match entry {
+                Ok(entry) => write_line(&mut out, &entry, args.activity)?,
+                Err(error) => {
+                    // The lines before the damage are worth having.
+                    out.flush()?;
+                    return Err(error.into());
                 }
             }
-            Err(error) => {
-                // The lines before the damage are worth having.
-                out.flush()?;
-                return Err(error.into());
+            if interrupted.load(Ordering::Relaxed) {
+                break;
             }
         }
-        if interrupted.load(Ordering::Relaxed) {
-            return Ok(out.flush()?);
+        out.flush()?;
+        if !args.follow || wait_or_interrupted(&interrupted) {
+            return Ok(());
         }
     }
 }
 
-/// Writes the wanted records of a frame, a line each.
-fn write_frame(
+/// Writes the line of `entry`, where it is one of `activity`'s or that does not matter.
+fn write_line(
     out: &mut BufWriter<StdoutLock<'_>>,
-    frame: &Frame<'_>,
-    args: &Args,
-) -> Result<(), DumpError> {
-    for record in frame.records() {
-        let record = record?;
-        if record.lsn.0 < args.from {
-            continue;
-        }
-        let line = line::line(frame, &record);
-        if args.activity.is_some_and(|id| line["activity"] != id) {
-            continue;
-        }
-        serde_json::to_writer(&mut *out, &line).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
+    entry: &Entry,
+    activity: Option<u64>,
+) -> io::Result<()> {
+    let line = line::line(entry);
+    if activity.is_some_and(|id| line["activity"] != id) {
+        return Ok(());
     }
-    Ok(())
+    serde_json::to_writer(&mut *out, &line)?;
+    out.write_all(b"\n")
 }
 
 /// Waits until it is time to look again; true where the user wants to end.
 fn wait_or_interrupted(interrupted: &AtomicBool) -> bool {
+    if interrupted.load(Ordering::Relaxed) {
+        return true;
+    }
     // A signal unparks this thread through `watch_signals`.
     std::thread::park_timeout(FOLLOW_INTERVAL);
     interrupted.load(Ordering::Relaxed)
