@@ -1,2 +1,44 @@
-//! placeholder
+//! Who gets the last units: the in-process API.
+//!
+//! # The story on one page
+//!
+//! An activity lives in one *shard*: a lock around a deterministic state machine and the tail of
+//! its log. A command takes the lock, reserves room in the log, decides, applies the event and
+//! appends it, all under that lock: log order is apply order, and nothing can fail after the
+//! decision. What the caller gets is [`Pending`]: the answer exists, but can't be looked at before
+//! what it rests on is durable. For an accepted command that is its own record; for a refusal or a
+//! repeat it is the last record the shard had appended, since *that* may be what it saw.
+//!
+//! [`Engine::open`] replays the log through the same `apply`. A timer gives unpaid reservations
+//! back. Readers of the log ([`Engine::reader`]) carry it outward and tell back how far they are
+//! ([`Engine::sink_advanced`]); from then on a reservation shows as ordered.
+//!
+//! # Where to look
+//!
+//! | folder | idea |
+//! |---|---|
+//! | [`core`] | the rules: pure, without clock, files or threads |
+//! | `runtime/engine` | the shards over a log, and the one way a command goes through them |
+//! | `runtime/{purchase,operator,payment}` | the commands |
+//! | `runtime/pending` | answers held until durable |
+//! | `runtime/{open,replay,owner,directory}` | from files to state |
+//! | `runtime/{timer,clock}` | time |
+//! | `runtime/{sinks,views}` | what is told outward |
+//! | `runtime/{verify,entries}` | reading a log without opening it |
+
+#![warn(missing_docs)]
+
 pub mod core;
+mod runtime;
+
+pub use runtime::engine::Engine;
+pub use runtime::entries::{Entries, Entry, entries};
+pub use runtime::error::{CloseError, OpenError};
+pub use runtime::open::{EngineOptions, OpenReport};
+pub use runtime::pending::Pending;
+pub use runtime::purchase::{BatchAnswer, BatchRequest, Purchase, Refused};
+pub use runtime::sinks::ORDERS_SINK;
+pub use runtime::stats::EngineStats;
+pub use runtime::verify::{ActivityReport, VerifyReport, verify};
+pub use runtime::views::{ActivityView, DerivedState, PublicStatus, ReservationView};
+pub use wal::{Busy, LogUnavailable};

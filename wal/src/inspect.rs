@@ -53,6 +53,11 @@ pub fn inspect(device: &dyn Device, replay: &mut Replay<'_>) -> Result<Inspectio
     })
 }
 
+/// The constants of a log, without reading it.
+pub fn read_format(device: &dyn Device) -> Result<Format, OpenError> {
+    Ok(read_control_of_log(device)?.0.format)
+}
+
 /// A reader of a log that this process has not opened, which goes on as a server beside it
 /// promises more.
 pub fn follow(device: Arc<dyn Device>) -> Result<Reader, OpenError> {

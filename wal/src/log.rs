@@ -19,7 +19,7 @@ use crate::metrics::{Counters, Metrics};
 use crate::names;
 use crate::planted::{self, Bug};
 use crate::reader::Reader;
-use crate::recover::{self, Reach, Replay, TornTail};
+use crate::recover::{self, Reach, Recovered, Replay, TornTail};
 use crate::spares::{SpareMade, Spares};
 use crate::sync::{Mutex, block_on};
 use crate::watermark::Watermark;
@@ -70,77 +70,13 @@ struct Inner {
 
 impl Log {
     /// Opens the log of a directory, formatting one that is empty, and hands every record to
-    /// `replay`. Nothing on disk changes before all of it was read and judged.
+    /// `replay`: the three steps of [`Opening`] in one.
     pub fn open(
         device: Arc<dyn Device>,
         options: OpenOptions,
         replay: &mut Replay<'_>,
     ) -> Result<(Self, OpenReport), OpenError> {
-        let file_system = suitable(&*device, options.accept_file_system)?;
-        let found = look(&*device)?;
-        if matches!(found, Found::Nothing(_)) {
-            check_format(&options.format)?;
-            refuse_foreign(&*device, &found, &options.companions)?;
-            device.create_dir("").map_err(io_error(&*device, "create", ""))?;
-        }
-        let lock = lock(&*device)?;
-        // Another process may have formatted the directory while this one waited for the lock.
-        let formatted = matches!(look(&*device)?, Found::Nothing(_));
-        let (mut control, control_file) = match formatted {
-            true => format(&*device, options.format)?,
-            false => read_control(&*device)?,
-        };
-        sync_tail(&*device, &control)?;
-        let recovered = recover::recover(&*device, &control, Reach::Everything, replay)?;
-
-        control.epoch = control.epoch.plus(1);
-        control.clean_end = None;
-        let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
-        if recovered.unreadable_tail && control.never_recycle.len() < NEVER_RECYCLE_MAX {
-            control.never_recycle.push(last_segment);
-        }
-        if !planted::has(Bug::EpochNotDurable) {
-            control.write(&*control_file).map_err(io_error(&*device, "write", CONTROL_PATH))?;
-        }
-        let identity = LogIdentity { uuid: control.log_uuid, epoch: control.epoch };
-        let format = control.format;
-        lock.note(&format!("pid {} epoch {}\n", std::process::id(), identity.epoch))
-            .map_err(io_error(&*device, "write", "LOCK"))?;
-
-        let spares = Spares::adopt(&*device, format.segment_bytes).map_err(io_error(
-            &*device,
-            "read",
-            names::WAL_DIR,
-        ))?;
-        let frame_bytes_max = format.frame_bytes_max as usize;
-        let parts = Parts {
-            intake: Intake::new(&recovered.shard_seqs, frame_bytes_max, format.in_flight_bytes_max),
-            watermark: Watermark::new(&recovered.shard_seqs, recovered.last_lsn),
-            spares,
-            counters: Counters::default(),
-            on_fatal: options.on_fatal,
-            device: Arc::clone(&device),
-        };
-        let mut tail = Tail::new(control, control_file, recovered.end, recovered.last_lsn);
-        if tail.open_segment(&parts, last_segment).is_err() {
-            return Err(OpenError::Io {
-                op: "begin a segment in",
-                path: device.display(names::WAL_DIR),
-                source: io::Error::other("see the line before"),
-            });
-        }
-        let log = Self {
-            inner: Arc::new(Inner { parts, tail: Mutex::new(tail), identity, format, _lock: lock }),
-        };
-        let report = OpenReport {
-            identity,
-            formatted,
-            last_lsn: recovered.last_lsn,
-            segments: recovered.segments,
-            torn_tail: recovered.torn_tail,
-            file_system,
-        };
-        Ok((log, report))
+        Opening::begin(device, options)?.replay(replay)?.finish()
     }
 
     /// Reserves room for `bytes` (the sum of the records' [`record_bytes`](crate::record_bytes))
@@ -192,6 +128,14 @@ impl Log {
     /// Waits until the log is durable up to `lsn`.
     pub async fn durable_lsn_reached(&self, lsn: Lsn) -> Result<(), LogUnavailable> {
         self.inner.parts.watermark.wait_lsn(lsn).await
+    }
+
+    /// Waits until something beyond `lsn` is durable, on this thread, at most `timeout`; tells
+    /// whether it is.
+    #[cfg(not(loom))]
+    pub fn wait_durable_beyond(&self, lsn: Lsn, timeout: std::time::Duration) -> bool {
+        let wait = self.inner.parts.watermark.wait_lsn(lsn.plus(1));
+        matches!(crate::sync::block_on_for(wait, timeout), Some(Ok(())))
     }
 
     /// The last durable sequence of `shard`.
@@ -264,6 +208,111 @@ impl Log {
 
     fn lane(&self, shard: u16) -> usize {
         recover::lane(shard, self.inner.format.shard_count).expect("callers name their own shards")
+    }
+}
+
+/// A log on its way to be opened, step by step, for an owner that must know the constants before
+/// the first record and wants its say after the last. An existing log is changed on disk by
+/// [`Judged::finish`] alone.
+pub struct Opening {
+    device: Arc<dyn Device>,
+    on_fatal: OnFatal,
+    lock: Box<dyn Lock>,
+    control: Control,
+    control_file: Arc<dyn File>,
+    formatted: bool,
+    file_system: FileSystem,
+}
+
+impl Opening {
+    /// Takes the directory for this process and reads its constants; formats one that is empty.
+    pub fn begin(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self, OpenError> {
+        let file_system = suitable(&*device, options.accept_file_system)?;
+        let found = look(&*device)?;
+        if matches!(found, Found::Nothing(_)) {
+            check_format(&options.format)?;
+            refuse_foreign(&*device, &found, &options.companions)?;
+            device.create_dir("").map_err(io_error(&*device, "create", ""))?;
+        }
+        let lock = lock(&*device)?;
+        // Another process may have formatted the directory while this one waited for the lock.
+        let formatted = matches!(look(&*device)?, Found::Nothing(_));
+        let (control, control_file) = match formatted {
+            true => format(&*device, options.format)?,
+            false => read_control(&*device)?,
+        };
+        let on_fatal = options.on_fatal;
+        Ok(Self { device, on_fatal, lock, control, control_file, formatted, file_system })
+    }
+
+    /// The constants fixed when the directory was formatted.
+    pub fn format(&self) -> &Format {
+        &self.control.format
+    }
+
+    /// Reads the log, handing every record to `replay`, and judges its end.
+    pub fn replay(self, replay: &mut Replay<'_>) -> Result<Judged, OpenError> {
+        sync_tail(&*self.device, &self.control)?;
+        let recovered = recover::recover(&*self.device, &self.control, Reach::Everything, replay)?;
+        Ok(Judged { opening: self, recovered })
+    }
+}
+
+/// A log that was read whole and may be served.
+pub struct Judged {
+    opening: Opening,
+    recovered: Recovered,
+}
+
+impl Judged {
+    /// Begins a new incarnation: its epoch first (W11), then a segment that seals the log.
+    pub fn finish(self) -> Result<(Log, OpenReport), OpenError> {
+        let Self { opening, recovered } = self;
+        let Opening { device, on_fatal, lock, mut control, control_file, .. } = opening;
+        control.epoch = control.epoch.plus(1);
+        control.clean_end = None;
+        let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
+        if recovered.unreadable_tail && control.never_recycle.len() < NEVER_RECYCLE_MAX {
+            control.never_recycle.push(last_segment);
+        }
+        if !planted::has(Bug::EpochNotDurable) {
+            control.write(&*control_file).map_err(io_error(&*device, "write", CONTROL_PATH))?;
+        }
+        let identity = LogIdentity { uuid: control.log_uuid, epoch: control.epoch };
+        let format = control.format;
+        lock.note(&format!("pid {} epoch {}\n", std::process::id(), identity.epoch))
+            .map_err(io_error(&*device, "write", "LOCK"))?;
+
+        let spares = Spares::adopt(&*device, format.segment_bytes)
+            .map_err(io_error(&*device, "read", names::WAL_DIR))?;
+        let frame_bytes_max = format.frame_bytes_max as usize;
+        let seqs = &recovered.shard_seqs;
+        let parts = Parts {
+            intake: Intake::new(seqs, frame_bytes_max, format.in_flight_bytes_max),
+            watermark: Watermark::new(seqs, recovered.last_lsn),
+            spares,
+            counters: Counters::default(),
+            on_fatal,
+            device: Arc::clone(&device),
+        };
+        let mut tail = Tail::new(control, control_file, recovered.end, recovered.last_lsn);
+        if tail.open_segment(&parts, last_segment).is_err() {
+            return Err(OpenError::Io {
+                op: "begin a segment in",
+                path: device.display(names::WAL_DIR),
+                source: io::Error::other("see the line before"),
+            });
+        }
+        let report = OpenReport {
+            identity,
+            formatted: opening.formatted,
+            last_lsn: recovered.last_lsn,
+            segments: recovered.segments,
+            torn_tail: recovered.torn_tail,
+            file_system: opening.file_system,
+        };
+        let inner = Inner { parts, tail: Mutex::new(tail), identity, format, _lock: lock };
+        Ok((Log { inner: Arc::new(inner) }, report))
     }
 }
 

@@ -61,32 +61,47 @@ impl Condvar {
 }
 
 /// Runs `future` to its end on this thread.
+#[cfg(loom)]
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    #[cfg(loom)]
-    {
-        loom::future::block_on(future)
-    }
-    #[cfg(not(loom))]
-    {
-        use std::sync::Arc;
-        use std::task::{Context, Poll, Wake, Waker};
-        use std::thread::{self, Thread};
+    loom::future::block_on(future)
+}
 
-        struct Unpark(Thread);
-        impl Wake for Unpark {
-            fn wake(self: Arc<Self>) {
-                self.0.unpark();
-            }
+/// Runs `future` to its end on this thread.
+#[cfg(not(loom))]
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    park(future, None).unwrap_or_else(|| unreachable!("a wait without a deadline ends ready"))
+}
+
+/// Runs `future` on this thread, to its end or until `timeout` is over.
+#[cfg(not(loom))]
+pub(crate) fn block_on_for<F: Future>(future: F, timeout: std::time::Duration) -> Option<F::Output> {
+    park(future, std::time::Instant::now().checked_add(timeout))
+}
+
+#[cfg(not(loom))]
+fn park<F: Future>(future: F, deadline: Option<std::time::Instant>) -> Option<F::Output> {
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Wake, Waker};
+    use std::thread::{self, Thread};
+
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
         }
+    }
 
-        let waker = Waker::from(Arc::new(Unpark(thread::current())));
-        let mut context = Context::from_waker(&waker);
-        let mut future = std::pin::pin!(future);
-        loop {
-            match future.as_mut().poll(&mut context) {
-                Poll::Ready(output) => return output,
-                Poll::Pending => thread::park(),
-            }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    let mut future = std::pin::pin!(future);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        match deadline.map(|at| at.saturating_duration_since(std::time::Instant::now())) {
+            None => thread::park(),
+            Some(left) if left.is_zero() => return None,
+            Some(left) => thread::park_timeout(left),
         }
     }
 }

@@ -130,6 +130,9 @@ impl ReservationId {
 pub struct OrderPrefix(u16);
 
 impl OrderPrefix {
+    /// A site that chose none.
+    pub const DEFAULT: Self = Self(1);
+
     /// The prefix for `value`, or `None` outside `1..=999`.
     pub const fn new(value: u16) -> Option<Self> {
         if value >= 1 && value <= ORDER_PREFIX_MAX { Some(Self(value)) } else { None }

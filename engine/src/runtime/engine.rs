@@ -1,0 +1,265 @@
+//! The shards over a log, and the one way a command goes through them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use wal::{Batch, Busy, Class, Log, LogIdentity, LogUnavailable, Lsn, RECORD_HEADER_BYTES, Ticket};
+
+use super::clock::Clock;
+use super::directory::{Directory, shard_of};
+use super::owner::Owner;
+use super::pending::Pending;
+use super::sinks::Ordered;
+use super::timer::Timer;
+use super::views::{ActivityView, PublicStatus, ReservationView};
+use crate::core::apply::apply_hashed;
+use crate::core::codec;
+use crate::core::command::{Answer, Command, Refusal, Reservation};
+use crate::core::control::Control;
+use crate::core::decide::{Outcome, decide};
+use crate::core::digest::digest;
+use crate::core::event::Event;
+use crate::core::ids::{ActivityId, OrderPrefix, ReservationId, UserId};
+use crate::core::limits::{EVENT_BYTES_MAX, REQUEST_ID_BYTES_MAX};
+use crate::core::request::RequestHasher;
+use crate::core::shard::Shard;
+
+/// Room for the events of any one command: one of the largest, one small one beside it.
+pub(crate) const COMMAND_ROOM: usize = EVENT_BYTES_MAX + 4 * 1024;
+
+/// Room for the event of a purchase: its fixed fields take less than what is added here.
+pub(crate) const PURCHASE_ROOM: usize =
+    wal::record_bytes(RECORD_HEADER_BYTES + REQUEST_ID_BYTES_MAX + 96);
+
+/// Room for a give-back.
+pub(crate) const RESTORE_ROOM: usize = wal::record_bytes(RECORD_HEADER_BYTES + 96);
+
+/// An engine; clones are the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) log: Log,
+    pub(crate) threads: Mutex<Option<wal::Threads>>,
+    pub(crate) timer: Mutex<Option<Timer>>,
+    pub(crate) shards: Box<[CachePadded<Mutex<Shard>>]>,
+    pub(crate) control: Mutex<Control>,
+    /// Taken before a shard's lock, never while one is held.
+    pub(crate) directory: RwLock<Directory>,
+    pub(crate) clock: Clock,
+    pub(crate) owner: Owner,
+    pub(crate) requests: RequestHasher,
+    pub(crate) ordered: Ordered,
+    /// When the server became ready, engine time; `u64::MAX` before.
+    pub(crate) serving_since_ms: AtomicU64,
+}
+
+/// What came of a command, with what it leaves to be told.
+pub(crate) enum Done<T> {
+    /// It happened.
+    Accepted(T),
+    /// It had happened before.
+    Repeated(Answer),
+}
+
+/// A panic between an event's application and the end of its append would leave a shard that the
+/// log does not know: the process must not live on.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
+
+/// Applies `events` and appends them, in one piece.
+///
+/// # Panics
+/// Never: what would panic here aborts the process.
+pub(crate) fn record<'a>(
+    shard: &mut Shard,
+    batch: &mut Batch<'_>,
+    room: usize,
+    events: impl Iterator<Item = &'a Event<'a>>,
+    request_hash: u128,
+) {
+    let _guard = AbortOnPanic;
+    batch.command(room);
+    for event in events {
+        let kind = (codec::kind(&event.body), codec::FORMAT_VERSION);
+        let seq = batch.append(kind, |out| codec::encode(event, out));
+        let applied = apply_hashed(shard, event, seq, request_hash);
+        assert_eq!(applied, Ok(()), "what was decided under this lock must apply under it");
+    }
+}
+
+impl Engine {
+    pub(crate) fn shard_index(&self, activity: ActivityId) -> u16 {
+        shard_of(activity, self.inner.log.format().shard_count)
+    }
+
+    /// The shard of `activity`, locked and told how far it is durable.
+    pub(crate) fn lock(&self, index: u16) -> MutexGuard<'_, Shard> {
+        let mut shard = self.inner.shards[usize::from(index)].lock();
+        shard.note_durable(self.inner.log.durable_seq(index));
+        shard
+    }
+
+    /// Runs `command`; `answer` makes what the caller is told of an accepted one, from the state
+    /// after it.
+    pub(crate) fn run<T>(
+        &self,
+        activity: ActivityId,
+        command: &Command<'_>,
+        answer: impl FnOnce(&Shard) -> T,
+    ) -> Result<Pending<Result<Done<T>, Refusal>>, Busy> {
+        let index = self.shard_index(activity);
+        let mut shard = self.lock(index);
+        let room = self.inner.log.begin(index, COMMAND_ROOM, Class::Reserved);
+        let at_ms = self.inner.clock.now_ms();
+        let told = match (decide(&shard, activity, command, at_ms), room) {
+            (Outcome::Accepted { events }, Ok(mut batch)) => {
+                record(&mut shard, &mut batch, COMMAND_ROOM, events.iter(), 0);
+                Ok(Done::Accepted(answer(&shard)))
+            }
+            (Outcome::Accepted { .. }, Err(busy)) => return Err(busy),
+            (_, Err(Busy::LogUnavailable)) => return Err(Busy::LogUnavailable),
+            (Outcome::Repeated(answer), _) => Ok(Done::Repeated(answer)),
+            (Outcome::Refused(refusal), _) => Err(refusal),
+            (Outcome::NothingDue(_), _) => unreachable!("only the timer expires"),
+        };
+        Ok(self.pending(index, &shard, told))
+    }
+
+    /// `value`, held until everything its shard has appended is durable: it may rest on any of it
+    /// (W1).
+    pub(crate) fn pending<T>(&self, index: u16, shard: &Shard, value: T) -> Pending<T> {
+        let ticket = Ticket { shard: index, shard_seq: shard.applied_seq() };
+        Pending::new(value, &self.inner.log, ticket)
+    }
+
+    /// A reservation as the outside knows it.
+    pub(crate) fn view(&self, index: u16, shard: &Shard, it: Reservation) -> ReservationView {
+        let is_dead_letter =
+            shard.activity(it.activity).is_some_and(|activity| activity.is_dead_letter(it.id));
+        let status = PublicStatus::of(&it, self.inner.ordered.seq(index), is_dead_letter);
+        let order_no = self.inner.owner.order_prefix.order_no(it.id);
+        ReservationView { reservation: it, order_no, status }
+    }
+
+    /// The activity whose reservation `id` is.
+    pub(crate) fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
+        self.inner.directory.read().activity(id.ordinal())
+    }
+
+    /// A reservation. Waits where its state is newer than the durable mark.
+    ///
+    /// # Errors
+    /// [`Busy::LogUnavailable`] where the log has failed.
+    pub fn reservation(&self, id: ReservationId) -> Result<Pending<Option<ReservationView>>, Busy> {
+        if self.is_poisoned() {
+            return Err(Busy::LogUnavailable);
+        }
+        let activity = self.activity_of(id);
+        let index = activity.map_or(0, |activity| self.shard_index(activity));
+        let shard = self.lock(index);
+        let found = activity.and_then(|activity| shard.reservation(activity, id));
+        let view = found.map(|reservation| self.view(index, &shard, reservation));
+        Ok(self.pending(index, &shard, view))
+    }
+
+    /// An activity, as its newest durable record left it; never waits.
+    pub fn activity(&self, id: ActivityId) -> Option<ActivityView> {
+        let index = self.shard_index(id);
+        let durable_seq = self.inner.log.durable_seq(index);
+        let shard = self.inner.shards[usize::from(index)].lock();
+        let activity = shard.activity(id)?;
+        let (view, terms) = activity.published(durable_seq)?;
+        Some(ActivityView::of(id, activity, view, terms))
+    }
+
+    /// All activities by id, each as its newest durable record left it; never waits.
+    pub fn activities(&self) -> Vec<ActivityView> {
+        let mut views = Vec::new();
+        for (index, shard) in (0..).zip(&self.inner.shards) {
+            let durable_seq = self.inner.log.durable_seq(index);
+            let shard = shard.lock();
+            views.extend(shard.activities().filter_map(|(id, activity)| {
+                let (view, terms) = activity.published(durable_seq)?;
+                Some(ActivityView::of(id, activity, view, terms))
+            }));
+        }
+        views.sort_by_key(|view| view.id);
+        views
+    }
+
+    /// Units that `user` holds of `activity` now; 0 where either is unknown.
+    pub fn held(&self, activity: ActivityId, user: UserId) -> u32 {
+        let shard = self.inner.shards[usize::from(self.shard_index(activity))].lock();
+        shard.activity(activity).map_or(0, |activity| activity.held(user))
+    }
+
+    /// Lets time-outs run, from now: the server is ready.
+    pub fn serving(&self) {
+        self.inner.serving_since_ms.store(self.inner.clock.now_ms(), Ordering::Release);
+    }
+
+    /// Whether the log has failed: the process is about to end, and nothing may be answered.
+    pub fn is_poisoned(&self) -> bool {
+        self.inner.log.is_poisoned()
+    }
+
+    /// Engine time, Unix milliseconds.
+    pub fn now_ms(&self) -> u64 {
+        self.inner.clock.now_ms()
+    }
+
+    /// The site's prefix of order numbers.
+    pub fn order_prefix(&self) -> OrderPrefix {
+        self.inner.owner.order_prefix
+    }
+
+    /// The key under which request ids are hashed.
+    pub fn request_hash_key(&self) -> [u8; 16] {
+        self.inner.owner.request_hash_key
+    }
+
+    /// Which log this is, in which incarnation.
+    pub fn identity(&self) -> LogIdentity {
+        self.inner.log.identity()
+    }
+
+    /// A reader of the durable log.
+    pub fn reader(&self) -> wal::Reader {
+        self.inner.log.reader()
+    }
+
+    /// The last durable record.
+    pub fn durable_lsn(&self) -> Lsn {
+        self.inner.log.durable_lsn()
+    }
+
+    /// Makes what was decided durable now, as far as one frame holds it: for an engine without
+    /// threads, and for an event loop that would rather commit than wait.
+    ///
+    /// # Errors
+    /// [`LogUnavailable`] where the log has failed.
+    pub fn commit(&self) -> Result<wal::Committed, LogUnavailable> {
+        self.inner.log.commit()
+    }
+
+    /// The digest of all state: equal states, however they came about, have equal digests.
+    pub fn digest(&self) -> u128 {
+        let control = self.inner.control.lock().digest();
+        let shards = self.inner.shards.iter().zip(1u32..);
+        shards.fold(control, |sum, (shard, index)| {
+            sum.wrapping_add(digest(&shard.lock()).rotate_left(index % 128))
+        })
+    }
+}

@@ -1,0 +1,90 @@
+//! Why an engine can't be opened or closed, with the exit code of a server that ends for it.
+
+use std::io;
+
+use crate::core::event::Event;
+
+/// The engine could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The log could not be opened.
+    #[error(transparent)]
+    Log(#[from] wal::OpenError),
+    /// The wall clock lies far behind the log.
+    #[error(
+        "the clock stands at {wall_ms} ms, more than an hour behind the log's last time, \
+         {last_ms} ms: set the clock, or pass --accept-clock"
+    )]
+    Clock {
+        /// Wall clock, Unix milliseconds.
+        wall_ms: u64,
+        /// The last time in the log, Unix milliseconds.
+        last_ms: u64,
+    },
+    /// The log's constants are of a newer version.
+    #[error("the directory was formatted by a newer version: start that version, or a newer one")]
+    UnknownConstants,
+    /// The log can't be read on.
+    #[error("reading the log: {0}")]
+    Read(#[from] wal::ReadError),
+    /// A thread could not be started.
+    #[error("starting a thread: {0}; raise the limit of processes")]
+    Thread(io::Error),
+}
+
+impl OpenError {
+    /// The exit code of a server that can't start for it: 2 configuration, 3 refused, 4 the log's
+    /// I/O failed, 5 the directory is locked.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Log(error) => log_exit_code(error),
+            Self::Thread(_) => 2,
+            Self::Read(_) => 4,
+            Self::Clock { .. } | Self::UnknownConstants => 3,
+        }
+    }
+}
+
+fn log_exit_code(error: &wal::OpenError) -> u8 {
+    match error {
+        wal::OpenError::Locked { .. } => 5,
+        wal::OpenError::BadFormat(_) | wal::OpenError::NoLog { .. } => 2,
+        wal::OpenError::Io { source, .. } => match source.kind() {
+            // The directory named is none that this user can keep a log in.
+            io::ErrorKind::NotADirectory
+            | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::ReadOnlyFilesystem => 2,
+            _ => 4,
+        },
+        _ => 3,
+    }
+}
+
+/// The log failed while it was being closed: the process ends for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the log failed while it was being closed")]
+pub struct CloseError;
+
+/// A record that does not follow from those before it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReplayError {
+    #[error(transparent)]
+    Codec(#[from] crate::core::codec::CodecError),
+    #[error(transparent)]
+    Apply(#[from] crate::core::apply::ApplyError),
+    #[error(transparent)]
+    Control(#[from] crate::core::control::ControlError),
+    #[error("it stands in shard {found} and belongs to shard {expected}")]
+    Shard { found: u16, expected: u16 },
+}
+
+/// What replay can check beyond a single event, for the tools.
+pub(crate) trait Witness {
+    /// Sees every event, after it was applied.
+    fn saw(&mut self, event: &Event<'_>);
+}
+
+impl Witness for () {
+    fn saw(&mut self, _event: &Event<'_>) {}
+}

@@ -1,0 +1,19 @@
+//! The shards over a log: everything that needs a clock, a lock, a file or a thread.
+
+pub(crate) mod clock;
+pub(crate) mod directory;
+pub(crate) mod engine;
+pub(crate) mod entries;
+pub(crate) mod error;
+pub(crate) mod open;
+pub(crate) mod operator;
+pub(crate) mod owner;
+pub(crate) mod payment;
+pub(crate) mod pending;
+pub(crate) mod purchase;
+pub(crate) mod replay;
+pub(crate) mod sinks;
+pub(crate) mod stats;
+pub(crate) mod timer;
+pub(crate) mod verify;
+pub(crate) mod views;

@@ -1,0 +1,226 @@
+//! From a directory to an engine, and back.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use crossbeam_utils::CachePadded;
+use parking_lot::{Mutex, RwLock};
+use wal::device::Device;
+use wal::limits::{FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT};
+use wal::{Format, Log, OnFatal, Opening, PosixDevice};
+
+use super::clock::{BEHIND_MS_MAX, Clock, wall_ms};
+use super::engine::{Engine, Inner};
+use super::error::{CloseError, OpenError};
+use super::owner::Owner;
+use super::replay::Replayed;
+use super::sinks::Ordered;
+use super::timer::Timer;
+use crate::core::ids::OrderPrefix;
+use crate::core::limits::SHARDS_DEFAULT;
+use crate::core::request::RequestHasher;
+
+/// Exit code of a process whose log has failed.
+const EXIT_LOG_FAILED: i32 = 4;
+
+/// Between the log's failure and the process's end: waiting callers are told meanwhile.
+const FATAL_GRACE: Duration = Duration::from_millis(500);
+
+/// How to open an engine.
+pub struct EngineOptions {
+    /// The data directory.
+    pub data_dir: PathBuf,
+    /// Names the directory may hold beside the log's.
+    pub companions: Vec<String>,
+    /// Shards, fixed when the directory is formatted.
+    pub shard_count: u16,
+    /// Bytes of a segment of the log, fixed when the directory is formatted.
+    pub segment_bytes: u64,
+    /// The largest frame, fixed when the directory is formatted.
+    pub frame_bytes_max: u32,
+    /// Bytes in flight at most, fixed when the directory is formatted.
+    pub in_flight_bytes_max: u64,
+    /// Prefix of order numbers, fixed when the directory is formatted.
+    pub order_prefix: OrderPrefix,
+    /// Starts although the wall clock lies far behind the log.
+    pub accept_clock: bool,
+    /// Starts although the file system promises little.
+    pub accept_file_system: bool,
+    /// Called when the log fails; by default prints one line and ends the process, code 4.
+    pub on_fatal: OnFatal,
+    /// Starts the threads that commit, make spares and let time pass. Simulations do without and
+    /// call [`Engine::commit`] themselves.
+    pub threads: bool,
+}
+
+impl EngineOptions {
+    /// The defaults, for `data_dir`.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        let companions = ["secret", "orders.db", "orders.db-wal", "orders.db-shm", "sluice.toml"];
+        Self {
+            data_dir: data_dir.into(),
+            companions: companions.map(str::to_owned).to_vec(),
+            shard_count: SHARDS_DEFAULT,
+            segment_bytes: SEGMENT_BYTES_DEFAULT,
+            frame_bytes_max: u32::try_from(FRAME_BYTES_MAX).unwrap_or(u32::MAX),
+            in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
+            order_prefix: OrderPrefix::DEFAULT,
+            accept_clock: false,
+            accept_file_system: false,
+            on_fatal: Box::new(end_process),
+            threads: true,
+        }
+    }
+}
+
+fn end_process(fatal: &wal::Fatal) {
+    eprintln!("sluice: {fatal}");
+    std::thread::spawn(|| {
+        std::thread::sleep(FATAL_GRACE);
+        std::process::exit(EXIT_LOG_FAILED);
+    });
+}
+
+/// What opening found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenReport {
+    /// What the log says.
+    pub log: wal::OpenReport,
+    /// Records replayed.
+    pub records: u64,
+    /// Activities in memory.
+    pub activities: u64,
+}
+
+impl fmt::Display for OpenReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let wal::OpenReport { identity, formatted, last_lsn, segments, .. } = &self.log;
+        let verb = if *formatted { "formatted" } else { "opened" };
+        write!(
+            f,
+            "{verb} log {}, run {}: {} records, {} activities, {segments} segments, last LSN \
+             {last_lsn}",
+            identity.uuid, identity.epoch, self.records, self.activities
+        )?;
+        if let Some(torn) = &self.log.torn_tail {
+            write!(
+                f,
+                "; the last write was torn at {} of {}: {} bytes that nobody was told of are cut",
+                torn.offset, torn.path, torn.bytes
+            )?;
+        }
+        if self.log.file_system == wal::device::FileSystem::Overlay {
+            f.write_str("; the directory lies in a container's own layer and goes with it")?;
+        }
+        Ok(())
+    }
+}
+
+impl Engine {
+    /// Opens the engine of a directory, formatting one that is empty.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing on disk has changed.
+    pub fn open(options: EngineOptions) -> Result<(Self, OpenReport), OpenError> {
+        let device = Arc::new(PosixDevice::new(&options.data_dir));
+        Self::open_on(device, options)
+    }
+
+    /// Opens the engine of a device: what simulations do.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing on disk has changed.
+    pub fn open_on(
+        device: Arc<dyn Device>,
+        options: EngineOptions,
+    ) -> Result<(Self, OpenReport), OpenError> {
+        let order_prefix = options.order_prefix;
+        let fresh = Owner { request_hash_key: random_key(&*device)?, order_prefix };
+        let table_seed = random(&*device)?;
+        let opening = Opening::begin(
+            Arc::clone(&device),
+            wal::OpenOptions {
+                format: Format {
+                    shard_count: options.shard_count,
+                    frame_bytes_max: options.frame_bytes_max,
+                    in_flight_bytes_max: options.in_flight_bytes_max,
+                    segment_bytes: options.segment_bytes,
+                    owner: fresh.encode(),
+                },
+                accept_file_system: options.accept_file_system,
+                companions: options.companions,
+                on_fatal: options.on_fatal,
+            },
+        )?;
+        let format = *opening.format();
+        let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
+        let mut replayed = Replayed::new(format.shard_count, &owner, table_seed, ());
+        let judged = opening.replay(&mut |record| Ok(replayed.take(record)?))?;
+        let (wall_ms, last_ms) = (wall_ms(), replayed.last_ms);
+        if wall_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {
+            return Err(OpenError::Clock { wall_ms, last_ms });
+        }
+        let (log, report) = judged.finish()?;
+        let report = OpenReport {
+            log: report,
+            records: replayed.records,
+            activities: replayed.shards.iter().map(|shard| shard.activities().count() as u64).sum(),
+        };
+        let clock = Clock::start(wall_ms, last_ms);
+        let engine = Self { inner: Arc::new(Inner::new(log, replayed, owner, clock)) };
+        if options.threads {
+            let threads = engine.inner.log.start().map_err(OpenError::Thread)?;
+            *engine.inner.threads.lock() = Some(threads);
+            *engine.inner.timer.lock() = Some(Timer::start(&engine)?);
+        }
+        Ok((engine, report))
+    }
+
+    /// Ends the engine: what was decided is made durable, and the log says that it ended cleanly.
+    /// The directory is free once the last clone is dropped.
+    ///
+    /// # Errors
+    /// Where the log failed on the way: the next start recovers.
+    pub fn close(&self) -> Result<(), CloseError> {
+        self.inner.stop();
+        self.inner.log.close().map_err(|_| CloseError)
+    }
+}
+
+impl Inner {
+    fn new(log: Log, replayed: Replayed<()>, owner: Owner, clock: Clock) -> Self {
+        let ordered = Ordered::new(log.format().shard_count, &replayed.control);
+        let shard = |shard| CachePadded::new(Mutex::new(shard));
+        Self {
+            log,
+            threads: Mutex::new(None),
+            timer: Mutex::new(None),
+            shards: replayed.shards.into_iter().map(shard).collect(),
+            control: Mutex::new(replayed.control),
+            directory: RwLock::new(replayed.directory),
+            clock,
+            requests: RequestHasher::new(&owner.request_hash_key),
+            owner,
+            ordered,
+            serving_since_ms: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+fn random(device: &dyn Device) -> Result<u64, OpenError> {
+    device.random().map_err(|source| {
+        let path = device.display("");
+        OpenError::Log(wal::OpenError::Io { op: "draw a random number for", path, source })
+    })
+}
+
+fn random_key(device: &dyn Device) -> Result<[u8; 16], OpenError> {
+    let mut key = [0; 16];
+    for half in key.chunks_exact_mut(8) {
+        half.copy_from_slice(&random(device)?.to_le_bytes());
+    }
+    Ok(key)
+}

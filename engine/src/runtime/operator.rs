@@ -1,0 +1,142 @@
+//! What operators do, through the engine.
+
+use wal::Busy;
+
+use super::engine::{Done, Engine};
+use super::pending::Pending;
+use super::views::ActivityView;
+use crate::core::command::{Command, Refusal};
+use crate::core::event::{Actor, Definition};
+use crate::core::ids::ActivityId;
+
+/// The activity after the command, or why nothing changed.
+type Answered = Result<Pending<Result<ActivityView, Refusal>>, Busy>;
+
+impl Engine {
+    /// Makes an activity, off sale: with `id`, or with one that the engine gives.
+    ///
+    /// # Errors
+    /// [`Busy`]: nothing was decided, as for all commands.
+    pub fn create(
+        &self,
+        id: Option<ActivityId>,
+        actor: Actor<'_>,
+        total: u32,
+        definition: Definition<'_>,
+    ) -> Answered {
+        // Held over the decision: an ordinal is given once, and none is burned by a refusal.
+        let mut directory = self.inner.directory.write();
+        let id = id.or_else(|| directory.next_activity());
+        let (Some(id), Some(ordinal)) = (id, directory.next_ordinal()) else {
+            let shard = self.lock(0);
+            return Ok(self.pending(0, &shard, Err(Refusal::OrdinalsExhausted)));
+        };
+        let mut accepted = false;
+        let command = Command::Create { actor, ordinal, total, definition };
+        let pending = self.run(id, &command, |shard| {
+            accepted = true;
+            shard.activity(id).map(|activity| ActivityView::live(id, activity))
+        })?;
+        if accepted {
+            directory.insert(ordinal, id);
+        }
+        Ok(pending.map(|told| match told? {
+            Done::Accepted(Some(view)) => Ok(view),
+            Done::Accepted(None) | Done::Repeated(_) => Err(Refusal::UnknownActivity),
+        }))
+    }
+
+    /// Changes the definition and, where `total` differs, the units. With `version`, only the one
+    /// the caller saw.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn edit(
+        &self,
+        id: ActivityId,
+        actor: Actor<'_>,
+        version: Option<u32>,
+        total: u32,
+        definition: Definition<'_>,
+    ) -> Answered {
+        self.operate(id, &Command::Edit { actor, version, total, definition })
+    }
+
+    /// Puts it on sale.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn publish(&self, id: ActivityId, actor: Actor<'_>) -> Answered {
+        self.operate(id, &Command::Publish { actor })
+    }
+
+    /// Takes it off sale; reservations live on.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn unpublish(&self, id: ActivityId, actor: Actor<'_>) -> Answered {
+        self.operate(id, &Command::Unpublish { actor })
+    }
+
+    /// Stops new purchases.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn pause(&self, id: ActivityId, actor: Actor<'_>) -> Answered {
+        self.operate(id, &Command::Pause { actor })
+    }
+
+    /// Lifts a pause and a drain.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn resume(&self, id: ActivityId, actor: Actor<'_>) -> Answered {
+        self.operate(id, &Command::Resume { actor })
+    }
+
+    /// Stops new purchases for good.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn drain(&self, id: ActivityId, actor: Actor<'_>) -> Answered {
+        self.operate(id, &Command::Drain { actor })
+    }
+
+    /// Adds units, once per `op`.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn restock(&self, id: ActivityId, actor: Actor<'_>, op: &str, quantity: u32) -> Answered {
+        self.operate(id, &Command::Restock { actor, op, quantity })
+    }
+
+    /// Takes free units away, once per `op`.
+    ///
+    /// # Errors
+    /// [`Busy`].
+    pub fn decrease(&self, id: ActivityId, actor: Actor<'_>, op: &str, quantity: u32) -> Answered {
+        self.operate(id, &Command::Decrease { actor, op, quantity })
+    }
+
+    fn operate(&self, id: ActivityId, command: &Command<'_>) -> Answered {
+        let live = |engine: &Self| {
+            let shard = engine.lock(engine.shard_index(id));
+            shard.activity(id).map(|activity| ActivityView::live(id, activity))
+        };
+        let pending = self.run(id, command, |shard| {
+            shard.activity(id).map(|activity| ActivityView::live(id, activity))
+        })?;
+        Ok(pending.map(|told| match told? {
+            Done::Accepted(view) => view.ok_or(Refusal::UnknownActivity),
+            // The same key again: the figures as they were answered then, on what is there now.
+            Done::Repeated(answer) => {
+                let mut view = live(self).ok_or(Refusal::UnknownActivity)?;
+                if let crate::core::command::Answer::Activity(figures) = answer {
+                    view.figures = figures.figures;
+                    view.version = figures.version;
+                }
+                Ok(view)
+            }
+        }))
+    }
+}

@@ -1,0 +1,56 @@
+//! Paying and giving back, through the engine.
+
+use wal::Busy;
+
+use super::engine::{Done, Engine};
+use super::pending::Pending;
+use super::views::ReservationView;
+use crate::core::command::{Answer, Command, Refusal};
+use crate::core::event::RestoreReason;
+use crate::core::ids::{ReservationId, UserId};
+
+/// The reservation after the command, or why nothing changed.
+type Answered = Result<Pending<Result<ReservationView, Refusal>>, Busy>;
+
+impl Engine {
+    /// Marks a reservation as paid. Paying it again with the same number changes nothing.
+    ///
+    /// # Errors
+    /// [`Busy`]: nothing was decided.
+    pub fn confirm(&self, reservation: ReservationId, payment_no: &str) -> Answered {
+        self.settle(reservation, &Command::Confirm { reservation, payment_no })
+    }
+
+    /// Gives an unpaid reservation back; `owner` must be its buyer where given. Giving it back
+    /// again changes nothing.
+    ///
+    /// # Errors
+    /// [`Busy`]: nothing was decided.
+    pub fn restore(
+        &self,
+        reservation: ReservationId,
+        owner: Option<UserId>,
+        reason: RestoreReason,
+    ) -> Answered {
+        self.settle(reservation, &Command::Restore { reservation, owner, reason })
+    }
+
+    fn settle(&self, id: ReservationId, command: &Command<'_>) -> Answered {
+        let Some(activity) = self.activity_of(id) else {
+            let shard = self.lock(0);
+            return Ok(self.pending(0, &shard, Err(Refusal::UnknownReservation)));
+        };
+        let index = self.shard_index(activity);
+        let pending = self.run(activity, command, |shard| {
+            shard.reservation(activity, id).map(|it| self.view(index, shard, it))
+        })?;
+        Ok(pending.map(|told| match told? {
+            Done::Accepted(view) => view.ok_or(Refusal::UnknownReservation),
+            Done::Repeated(Answer::Reservation(it)) => {
+                let shard = self.lock(index);
+                Ok(self.view(index, &shard, *it))
+            }
+            Done::Repeated(Answer::Activity(_)) => Err(Refusal::UnknownReservation),
+        }))
+    }
+}

@@ -1,0 +1,45 @@
+//! An answer that can't be looked at before what it rests on is durable.
+//!
+//! This is how invariant W1 is kept: the value is private, and the only ways to it wait for the
+//! ticket. A refusal waits as well: a `sold_out` that rests on a reservation not yet on disk would
+//! be a phantom if the machine stopped now.
+
+use wal::{Log, LogUnavailable, Ticket};
+
+/// An answer and the record it rests on.
+#[must_use = "the answer is not told before it is waited for"]
+pub struct Pending<T> {
+    value: T,
+    log: Log,
+    ticket: Ticket,
+}
+
+impl<T> Pending<T> {
+    pub(crate) fn new(value: T, log: &Log, ticket: Ticket) -> Self {
+        Self { value, log: log.clone(), ticket }
+    }
+
+    /// The answer, once durable.
+    ///
+    /// # Errors
+    /// [`LogUnavailable`] where the log failed first: the outcome is unknown, and the same request
+    /// may be repeated after a restart.
+    pub async fn durable(self) -> Result<T, LogUnavailable> {
+        self.log.durable(self.ticket).await?;
+        Ok(self.value)
+    }
+
+    /// The answer, once durable; blocks this thread until then.
+    ///
+    /// # Errors
+    /// As [`Pending::durable`].
+    pub fn wait(self) -> Result<T, LogUnavailable> {
+        self.log.wait_durable(self.ticket)?;
+        Ok(self.value)
+    }
+
+    /// The same answer in another form.
+    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Pending<U> {
+        Pending { value: make(self.value), log: self.log, ticket: self.ticket }
+    }
+}

@@ -1,0 +1,175 @@
+//! Purchases through the engine: one at a time, or many under one lock.
+
+use wal::{Busy, Class};
+
+use super::engine::{Engine, PURCHASE_ROOM, record};
+use super::pending::Pending;
+use super::views::ReservationView;
+use crate::core::command::{Refusal, Reserve};
+use crate::core::decide::{self, reserve};
+use crate::core::event::Front;
+use crate::core::ids::{ActivityId, ReservationId, UserId};
+use crate::core::shard::Shard;
+
+/// A purchase that was accepted, now or before.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Purchase {
+    /// Whether the same request had made it before.
+    pub replayed: bool,
+    /// The reservation.
+    pub reservation: ReservationView,
+}
+
+/// A purchase that was not accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Refused {
+    /// Why.
+    pub refusal: Refusal,
+    /// Units the activity has left.
+    pub remaining: u32,
+}
+
+/// One purchase of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BatchRequest<'a> {
+    /// The buyer.
+    pub user: UserId,
+    /// The client's id for this purchase, 1..=64 bytes.
+    pub request_id: &'a str,
+    /// Units wanted.
+    pub quantity: u32,
+}
+
+/// What came of one purchase of a batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BatchAnswer {
+    /// It was accepted.
+    Reserved(ReservationId),
+    /// The same request had been accepted before.
+    Replayed(ReservationId),
+    /// It was not accepted.
+    Refused(Refusal),
+}
+
+impl Engine {
+    /// Buys. The same `request_id` of the same user is the same purchase.
+    ///
+    /// # Errors
+    /// [`Busy`]: nothing was decided.
+    pub fn reserve(
+        &self,
+        activity: ActivityId,
+        user: UserId,
+        request_id: &str,
+        quantity: u32,
+        front: Front,
+    ) -> Result<Pending<Result<Purchase, Refused>>, Busy> {
+        let request_hash = self.inner.requests.hash(request_id);
+        let command = Reserve { user, request_id, request_hash, quantity, front };
+        let index = self.shard_index(activity);
+        let mut shard = self.lock(index);
+        let room = self.inner.log.begin(index, PURCHASE_ROOM, Class::Purchase);
+        let at_ms = self.inner.clock.now_ms();
+        let told = match (reserve(&shard, activity, &command, at_ms), room) {
+            (decide::Purchase::Accepted(event), Ok(mut batch)) => {
+                let one = std::iter::once(&event);
+                record(&mut shard, &mut batch, PURCHASE_ROOM, one, request_hash);
+                let last = shard.activity(activity).and_then(|it| it.last_reservation());
+                self.told(index, &shard, activity, last, false)
+            }
+            (decide::Purchase::Accepted(_), Err(busy)) => return Err(busy),
+            // Too much in flight stops new purchases alone: the others need no room.
+            (_, Err(Busy::LogUnavailable)) => return Err(Busy::LogUnavailable),
+            (decide::Purchase::Replayed(id), _) => {
+                self.told(index, &shard, activity, Some(id), true)
+            }
+            (decide::Purchase::Refused(refusal), _) => Err(refused(&shard, activity, refusal)),
+        };
+        Ok(self.pending(index, &shard, told))
+    }
+
+    /// The purchase that `request_id` made, if it made one: what a server asks before it asks its
+    /// limits.
+    ///
+    /// # Errors
+    /// [`Busy::LogUnavailable`] where the log has failed.
+    pub fn find_request(
+        &self,
+        activity: ActivityId,
+        user: UserId,
+        request_id: &str,
+        quantity: u32,
+    ) -> Result<Option<Pending<Result<Purchase, Refused>>>, Busy> {
+        if self.is_poisoned() {
+            return Err(Busy::LogUnavailable);
+        }
+        let request_hash = self.inner.requests.hash(request_id);
+        let index = self.shard_index(activity);
+        let shard = self.lock(index);
+        let Some(it) = shard.activity(activity) else { return Ok(None) };
+        let Some(found) = it.find_request(user, request_hash) else { return Ok(None) };
+        let same = it.slot(found).is_some_and(|slot| slot.quantity() == quantity);
+        let told = match same {
+            true => self.told(index, &shard, activity, Some(found), true),
+            false => Err(refused(&shard, activity, Refusal::RequestIdReused)),
+        };
+        Ok(Some(self.pending(index, &shard, told)))
+    }
+
+    /// Buys many times over, in order, under one lock and with one hold of the log. All answers
+    /// become known together.
+    ///
+    /// # Errors
+    /// [`Busy`]: nothing was decided. A batch whose events exceed what may be in flight is always
+    /// refused; a thousand purchases are well below.
+    pub fn reserve_batch(
+        &self,
+        activity: ActivityId,
+        requests: &[BatchRequest<'_>],
+        front: Front,
+    ) -> Result<Pending<Vec<BatchAnswer>>, Busy> {
+        let hashes: Vec<u128> =
+            requests.iter().map(|request| self.inner.requests.hash(request.request_id)).collect();
+        let mut answers = Vec::with_capacity(requests.len());
+        let index = self.shard_index(activity);
+        let mut shard = self.lock(index);
+        let room = requests.len() * PURCHASE_ROOM;
+        let mut batch = self.inner.log.begin(index, room, Class::Purchase)?;
+        let at_ms = self.inner.clock.now_ms();
+        for (request, request_hash) in requests.iter().zip(hashes) {
+            let &BatchRequest { user, request_id, quantity } = request;
+            let command = Reserve { user, request_id, request_hash, quantity, front };
+            answers.push(match reserve(&shard, activity, &command, at_ms) {
+                decide::Purchase::Accepted(event) => {
+                    let one = std::iter::once(&event);
+                    record(&mut shard, &mut batch, PURCHASE_ROOM, one, request_hash);
+                    let last = shard.activity(activity).and_then(|it| it.last_reservation());
+                    BatchAnswer::Reserved(last.expect("it was just accepted"))
+                }
+                decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
+                decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
+            });
+        }
+        drop(batch);
+        Ok(self.pending(index, &shard, answers))
+    }
+
+    fn told(
+        &self,
+        index: u16,
+        shard: &Shard,
+        activity: ActivityId,
+        id: Option<ReservationId>,
+        replayed: bool,
+    ) -> Result<Purchase, Refused> {
+        match id.and_then(|id| shard.reservation(activity, id)) {
+            Some(it) => Ok(Purchase { replayed, reservation: self.view(index, shard, it) }),
+            None => Err(refused(shard, activity, Refusal::UnknownReservation)),
+        }
+    }
+}
+
+fn refused(shard: &Shard, activity: ActivityId, refusal: Refusal) -> Refused {
+    let remaining = shard.activity(activity).map_or(0, |it| it.figures().available);
+    Refused { refusal, remaining }
+}

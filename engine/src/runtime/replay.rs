@@ -1,0 +1,70 @@
+//! From records to state: the same `apply` that made them.
+
+use wal::{CONTROL_SHARD, Record};
+
+use super::directory::{Directory, shard_of};
+use super::error::{ReplayError, Witness};
+use super::owner::Owner;
+use crate::core::apply::apply;
+use crate::core::codec;
+use crate::core::control::Control;
+use crate::core::event::Body;
+use crate::core::request::RequestHasher;
+use crate::core::shard::{Shard, ShardSeed};
+
+/// The state behind a log, as far as it was read.
+pub(crate) struct Replayed<W> {
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) control: Control,
+    pub(crate) directory: Directory,
+    /// The last decision's time, Unix milliseconds.
+    pub(crate) last_ms: u64,
+    pub(crate) records: u64,
+    pub(crate) witness: W,
+}
+
+impl<W: Witness> Replayed<W> {
+    /// The state before the first record. `table_seed` only scatters hash tables.
+    pub(crate) fn new(shard_count: u16, owner: &Owner, table_seed: u64, witness: W) -> Self {
+        let requests = RequestHasher::new(&owner.request_hash_key);
+        let seed = ShardSeed { table_seed, requests };
+        Self {
+            shards: (0..shard_count).map(|_| Shard::new(seed)).collect(),
+            control: Control::default(),
+            directory: Directory::default(),
+            last_ms: 0,
+            records: 0,
+            witness,
+        }
+    }
+
+    /// Takes the next record.
+    pub(crate) fn take(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
+        let event = codec::decode(record.kind, record.kind_version, record.body)?;
+        let expected = match codec::activity(&event.body) {
+            Some(activity) => shard_of(activity, self.shard_count()),
+            None => CONTROL_SHARD,
+        };
+        let found = record.shard;
+        if found != expected {
+            return Err(ReplayError::Shard { found, expected });
+        }
+        match self.shards.get_mut(usize::from(found)) {
+            Some(shard) => apply(shard, &event, record.shard_seq)?,
+            None => self.control.apply(&event, record.shard_seq)?,
+        }
+        if let Body::ActivityCreated { activity, ordinal, .. }
+        | Body::ActivityAdopted { activity, ordinal, .. } = event.body
+        {
+            self.directory.insert(ordinal, activity);
+        }
+        self.last_ms = self.last_ms.max(event.at_ms);
+        self.records += 1;
+        self.witness.saw(&event);
+        Ok(())
+    }
+
+    fn shard_count(&self) -> u16 {
+        u16::try_from(self.shards.len()).unwrap_or(CONTROL_SHARD)
+    }
+}

@@ -1,0 +1,100 @@
+//! How far the sinks are, and what follows from it: a reservation whose order is in SQL shows as
+//! ordered.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use wal::{Busy, CONTROL_SHARD, Class, Lsn, Ticket};
+
+use super::engine::{COMMAND_ROOM, Engine};
+use crate::core::codec;
+use crate::core::control::Control;
+use crate::core::event::{Body, Event, ShardMarks};
+
+/// The sink that makes orders.
+pub const ORDERS_SINK: &str = "sql";
+
+type Listener = Box<dyn Fn() + Send + Sync>;
+
+/// The orders sink's marks, as far as they are durable themselves: a status that followed a mark
+/// not yet on disk would go back to `pending_order` after a crash.
+pub(crate) struct Ordered {
+    seqs: Box<[AtomicU64]>,
+    listeners: RwLock<Vec<Listener>>,
+}
+
+impl Ordered {
+    /// The marks that the log holds.
+    pub(crate) fn new(shard_count: u16, control: &Control) -> Self {
+        let marks = control.sink(ORDERS_SINK);
+        let seq = |shard: u16| marks.and_then(|sink| sink.shards.get(&shard)).copied();
+        let seqs = (0..shard_count).map(|shard| AtomicU64::new(seq(shard).unwrap_or(0)));
+        Self { seqs: seqs.collect(), listeners: RwLock::new(Vec::new()) }
+    }
+
+    /// Orders of `shard` are in SQL up to here.
+    pub(crate) fn seq(&self, shard: u16) -> u64 {
+        self.seqs.get(usize::from(shard)).map_or(0, |seq| seq.load(Ordering::Acquire))
+    }
+
+    fn publish(&self, marks: &[(u16, u64)]) {
+        for (shard, seq) in marks {
+            if let Some(mark) = self.seqs.get(usize::from(*shard)) {
+                mark.fetch_max(*seq, Ordering::AcqRel);
+            }
+        }
+        for listener in self.listeners.read().iter() {
+            listener();
+        }
+    }
+}
+
+impl Engine {
+    /// Notes that `sink` holds everything up to `lsn`; `marks` are the shards it moved in, each
+    /// with the sequence it now covers, ascending. Returns once the note is durable and shows.
+    ///
+    /// # Errors
+    /// [`Busy`]; the sink says it again later.
+    pub fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
+        let mut buffer = Vec::new();
+        let shards = ShardMarks::encode(marks, &mut buffer);
+        let body = Body::SinkAdvanced { sink, lsn: lsn.0, shards };
+        let event = Event { at_ms: self.inner.clock.now_ms(), body };
+        let shard_seq = {
+            let mut control = self.inner.control.lock();
+            let mut batch = self.inner.log.begin(CONTROL_SHARD, COMMAND_ROOM, Class::Reserved)?;
+            let seq = control.applied_seq() + 1;
+            // A sink that says what the log knows already, or less, says nothing.
+            if control.apply(&event, seq).is_err() {
+                return Ok(());
+            }
+            batch.command(COMMAND_ROOM);
+            let kind = (codec::kind(&event.body), codec::FORMAT_VERSION);
+            let appended = batch.append(kind, |out| codec::encode(&event, out));
+            assert_eq!(appended, seq, "the control shard is applied in the order of its log");
+            seq
+        };
+        let ticket = Ticket { shard: CONTROL_SHARD, shard_seq };
+        self.inner.log.wait_durable(ticket).map_err(|_| Busy::LogUnavailable)?;
+        if sink == ORDERS_SINK {
+            self.inner.ordered.publish(marks);
+        }
+        Ok(())
+    }
+
+    /// The LSN up to which `sink` has said that it holds everything; 0 where it never has.
+    pub fn announced_lsn(&self, sink: &str) -> Lsn {
+        Lsn(self.inner.control.lock().sink(sink).map_or(0, |sink| sink.lsn))
+    }
+
+    /// Calls `listener` whenever more reservations show as ordered. It must not block.
+    pub fn on_ordered(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        self.inner.ordered.listeners.write().push(listener);
+    }
+
+    /// Blocks until something beyond `lsn` is durable, at most `timeout`; whether it is.
+    pub fn wait_durable_beyond(&self, lsn: Lsn, timeout: Duration) -> bool {
+        self.inner.log.wait_durable_beyond(lsn, timeout)
+    }
+}

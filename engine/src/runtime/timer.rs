@@ -1,0 +1,143 @@
+//! Time passing: unpaid reservations are given back, activities publish themselves, the clock is
+//! steered.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use wal::{Busy, Class};
+
+use super::engine::{Engine, Inner, RESTORE_ROOM, record};
+use super::error::OpenError;
+use crate::core::command::Command;
+use crate::core::decide::{Outcome, decide};
+use crate::core::event::Actor;
+use crate::core::ids::ActivityId;
+
+/// A reservation is given back within this long of falling due.
+const TICK: Duration = Duration::from_millis(100);
+
+/// Reservations given back under one hold of a shard: buyers wait no longer than these take.
+const GIVE_BACKS_PER_HOLD: usize = 128;
+
+/// Ticks between two looks for activities that publish themselves.
+const PUBLISH_TICKS: u32 = 5;
+
+/// The running timer; ended when dropped.
+pub(crate) struct Timer {
+    stop: Option<Sender<()>>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Timer {
+    /// Starts the timer of an engine. It ends by itself when the engine is gone.
+    pub(crate) fn start(engine: &Engine) -> Result<Self, OpenError> {
+        let (stop, stopped) = mpsc::channel();
+        let weak = std::sync::Arc::downgrade(&engine.inner);
+        let body = move || {
+            for tick in 0u32.. {
+                if stopped.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
+                    return;
+                }
+                let Some(inner) = weak.upgrade() else { return };
+                Engine { inner }.tick(tick);
+            }
+        };
+        let builder = std::thread::Builder::new().name("engine-timer".to_owned());
+        let handle = builder.spawn(body).map_err(OpenError::Thread)?;
+        Ok(Self { stop: Some(stop), handle: Some(handle) })
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let Some(handle) = self.handle.take() else { return };
+        // The timer itself may hold the engine's last handle, and then drops this.
+        if handle.thread().id() != std::thread::current().id() {
+            let _ = handle.join();
+        }
+    }
+}
+
+impl Engine {
+    fn tick(&self, tick: u32) {
+        self.inner.clock.steer();
+        let serving_since_ms = self.inner.serving_since_ms.load(Ordering::Acquire);
+        if serving_since_ms == u64::MAX || self.is_poisoned() {
+            return;
+        }
+        for index in 0..self.inner.log.format().shard_count {
+            self.expire_shard(index, serving_since_ms);
+            if tick.is_multiple_of(PUBLISH_TICKS) {
+                self.publish_due(index);
+            }
+        }
+    }
+
+    /// Gives everything back that is overdue in a shard, letting others in between.
+    fn expire_shard(&self, index: u16, serving_since_ms: u64) {
+        let now_ms = self.inner.clock.now_ms();
+        loop {
+            let mut shard = self.lock(index);
+            if shard.due_ms_min() > now_ms {
+                return;
+            }
+            let due = shard.next_due(serving_since_ms);
+            drop(shard);
+            match due {
+                Some((due_ms, activity)) if due_ms <= now_ms => {
+                    // No room now: the next tick tries again.
+                    if self.expire_activity(index, activity, serving_since_ms).is_err() {
+                        return;
+                    }
+                }
+                _ => return,
+            }
+        }
+    }
+
+    fn expire_activity(
+        &self,
+        index: u16,
+        activity: ActivityId,
+        serving_since_ms: u64,
+    ) -> Result<(), Busy> {
+        let command = Command::Expire { serving_since_ms };
+        let mut shard = self.lock(index);
+        let room = RESTORE_ROOM * GIVE_BACKS_PER_HOLD;
+        let mut batch = self.inner.log.begin(index, room, Class::Reserved)?;
+        let at_ms = self.inner.clock.now_ms();
+        for _ in 0..GIVE_BACKS_PER_HOLD {
+            let Outcome::Accepted { events } = decide(&shard, activity, &command, at_ms) else {
+                break;
+            };
+            record(&mut shard, &mut batch, RESTORE_ROOM, events.iter(), 0);
+        }
+        Ok(())
+    }
+
+    fn publish_due(&self, index: u16) {
+        let now_ms = self.inner.clock.now_ms();
+        let due: Vec<ActivityId> = {
+            let shard = self.lock(index);
+            let activities = shard.activities();
+            let due =
+                activities.filter(|(_, it)| it.publish_due_ms().is_some_and(|at| at <= now_ms));
+            due.map(|(id, _)| id).collect()
+        };
+        for id in due {
+            // Where there is no room now, the next look tries again; nobody waits for it.
+            let _ = self.publish(id, Actor { name: "schedule", request_id: "publish_at" });
+        }
+    }
+}
+
+impl Inner {
+    /// Ends what runs by itself.
+    pub(crate) fn stop(&self) {
+        drop(self.timer.lock().take());
+        drop(self.threads.lock().take());
+    }
+}

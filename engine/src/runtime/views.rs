@@ -1,0 +1,115 @@
+//! What callers are shown.
+
+use std::sync::Arc;
+
+use crate::core::activity::{Activity, View};
+use crate::core::command::Reservation;
+use crate::core::event::{Figures, RestoreReason, Status};
+use crate::core::ids::{ActivityId, Ordinal};
+use crate::core::terms::Terms;
+
+/// A reservation's status as the outside knows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum PublicStatus {
+    /// Durable; its order is not in SQL yet.
+    PendingOrder,
+    /// Its order is in SQL.
+    Ordered,
+    /// Given back.
+    RolledBack(RestoreReason),
+}
+
+/// A reservation with what the outside calls it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReservationView {
+    /// The reservation.
+    pub reservation: Reservation,
+    /// Its order number.
+    pub order_no: String,
+    /// Its status.
+    pub status: PublicStatus,
+}
+
+impl PublicStatus {
+    pub(crate) fn of(reservation: &Reservation, ordered_seq: u64, is_dead_letter: bool) -> Self {
+        match reservation.status {
+            Status::RolledBack(reason) => Self::RolledBack(reason),
+            _ if reservation.shard_seq <= ordered_seq && !is_dead_letter => Self::Ordered,
+            _ => Self::PendingOrder,
+        }
+    }
+}
+
+/// An activity's state as shoppers know it, computed when read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum DerivedState {
+    /// Paused or drained.
+    Paused,
+    /// Not published.
+    OffSale,
+    /// Before its window.
+    NotStarted,
+    /// After its window.
+    Ended,
+    /// No unit is free.
+    SoldOut,
+    /// Open.
+    InProgress,
+}
+
+/// An activity, as its newest durable record left it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ActivityView {
+    /// Its id.
+    pub id: ActivityId,
+    /// Its ordinal.
+    pub ordinal: Ordinal,
+    /// Its definition.
+    pub terms: Arc<Terms>,
+    /// Version of the definition.
+    pub version: u32,
+    /// Its units.
+    pub figures: Figures,
+    /// Published.
+    pub on_sale: bool,
+    /// New purchases are stopped.
+    pub paused: bool,
+    /// New purchases are stopped for good.
+    pub drained: bool,
+}
+
+impl ActivityView {
+    pub(crate) fn of(id: ActivityId, activity: &Activity, view: View, terms: &Arc<Terms>) -> Self {
+        Self {
+            id,
+            ordinal: activity.ordinal(),
+            terms: Arc::clone(terms),
+            version: view.version,
+            figures: view.figures,
+            on_sale: view.flags.on_sale,
+            paused: view.flags.paused,
+            drained: view.flags.drained,
+        }
+    }
+
+    pub(crate) fn live(id: ActivityId, activity: &Activity) -> Self {
+        Self::of(id, activity, activity.view(), activity.terms())
+    }
+
+    /// All its units.
+    pub fn total(&self) -> u64 {
+        self.figures.total()
+    }
+
+    /// Its state at `now_ms`: the first that fits.
+    pub fn state(&self, now_ms: u64) -> DerivedState {
+        let states = [
+            (self.paused || self.drained, DerivedState::Paused),
+            (!self.on_sale, DerivedState::OffSale),
+            (now_ms < self.terms.start_ms, DerivedState::NotStarted),
+            (now_ms > self.terms.end_ms, DerivedState::Ended),
+            (self.figures.available == 0, DerivedState::SoldOut),
+        ];
+        states.iter().find(|(fits, _)| *fits).map_or(DerivedState::InProgress, |(_, state)| *state)
+    }
+}
