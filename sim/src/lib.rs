@@ -1,1 +1,17 @@
-//! placeholder
+//! Campaigns on the simulated disk. Never shipped.
+//!
+//! Each takes the log, on a disk that keeps exactly what a disk must keep, through everything that
+//! can befall it, and holds what comes back against the truth it kept apart.
+//!
+//! | module       | campaign                                                                  |
+//! |--------------|---------------------------------------------------------------------------|
+//! | [`crash`]    | power cut or kill at every operation of every short workload              |
+//!
+//! They rest on [`workload`] (the steps), [`truth`] (what really happened), [`fates`] (what a
+//! power cut leaves) and [`report`] (counts, and the command that runs a failed case again).
+
+pub mod crash;
+pub mod fates;
+pub mod report;
+pub mod truth;
+pub mod workload;

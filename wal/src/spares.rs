@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::io;
 
-use crate::block::{Blocks, is_zero};
+use crate::block::{BLOCK, Blocks, is_zero};
 use crate::device::{Device, read_full};
 use crate::intake::Intake;
 use crate::limits::{SPARES, SPARES_RESERVED};
@@ -49,7 +49,7 @@ impl Spares {
             let path = names::spare(number);
             let usable = pool.paths.len() < SPARES
                 && entry.bytes == segment_bytes
-                && is_all_zero(device, &path)?;
+                && is_all_zero(device, &path, entry.bytes)?;
             if usable {
                 pool.paths.push_back(path);
             } else {
@@ -149,10 +149,12 @@ fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-fn is_all_zero(device: &dyn Device, path: &str) -> io::Result<bool> {
-    const PIECE_BLOCKS: usize = 256;
+fn is_all_zero(device: &dyn Device, path: &str, bytes: u64) -> io::Result<bool> {
+    const PIECE_BLOCKS: u64 = 256;
     let file = device.open_uncached(path)?;
-    let mut piece = Blocks::new(PIECE_BLOCKS);
+    // One block more than the file has, so that its end is met.
+    let blocks = (bytes / BLOCK + 1).min(PIECE_BLOCKS);
+    let mut piece = Blocks::new(usize::try_from(blocks).unwrap_or(1));
     let mut at = 0;
     loop {
         let read = read_full(&*file, piece.bytes_mut(), at)?;

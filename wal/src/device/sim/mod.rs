@@ -8,20 +8,25 @@
 //! - A name created, renamed or removed is durable after its directory's sync; at a power cut every
 //!   unsynced name operation is kept or lost, a rename as a whole.
 //! - A failed sync leaves the pages clean and lost: a later sync succeeds and makes nothing of them
-//!   durable. Readers then see the new content (as on ext4) or the old (as on Btrfs).
+//!   durable. Readers through the cache then see the new content (as on ext4) or the old (as on
+//!   Btrfs); readers past the cache see what the disk has, and what is still unsynced.
+//! - A failed write, create or rename may have been done in part or in whole.
 //! - A killed process loses nothing of the cache.
 //! - Any operation can be made to fail, once or from then on.
 //!
 //! Everything is deterministic: the clock ticks once a question, random numbers come from a seed.
 
 mod fault;
+mod image;
 mod pages;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use fault::{Fault, FaultKind, Op};
+pub use image::{Fate, Image};
+use image::{FileState, NameOp, dir_of};
 use pages::Pages;
 
 use super::{Device, Entry, File, FileSystem, Lock};
@@ -31,169 +36,6 @@ pub const SECTOR_BYTES: usize = 512;
 
 /// Called before every operation, with the disk as it is then.
 pub type Observer = Box<dyn FnMut(Op, &Image) + Send>;
-
-/// The state of a disk at one instant. Clones share their pages.
-#[derive(Clone, Default)]
-pub struct Image {
-    files: BTreeMap<u64, FileState>,
-    names: BTreeMap<String, u64>,
-    durable_names: BTreeMap<String, u64>,
-    pending_names: Vec<NameOp>,
-    dirs: BTreeSet<String>,
-    next_file: u64,
-    clock_us: u64,
-    random: u64,
-    bad_blocks: BTreeSet<(u64, u64)>,
-}
-
-#[derive(Clone, Default)]
-struct FileState {
-    cached: Pages,
-    durable: Pages,
-    dirty: BTreeSet<u64>,
-}
-
-#[derive(Clone, Debug)]
-enum NameOp {
-    Create { name: String, file: u64 },
-    Rename { from: String, to: String, file: u64 },
-    Remove { name: String },
-}
-
-impl NameOp {
-    fn dir(&self) -> &str {
-        let (Self::Create { name, .. } | Self::Rename { to: name, .. } | Self::Remove { name }) =
-            self;
-        dir_of(name)
-    }
-
-    fn apply(&self, names: &mut BTreeMap<String, u64>) {
-        match self {
-            Self::Create { name, file } => {
-                names.insert(name.clone(), *file);
-            }
-            Self::Rename { from, to, file } => {
-                names.remove(from);
-                names.insert(to.clone(), *file);
-            }
-            Self::Remove { name } => {
-                names.remove(name);
-            }
-        }
-    }
-}
-
-fn dir_of(path: &str) -> &str {
-    path.rsplit_once('/').map_or("", |(dir, _)| dir)
-}
-
-/// What becomes of one unsynced sector at a power cut.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    /// It never reached the disk.
-    Old,
-    /// It reached the disk.
-    New,
-    /// The disk was in the middle of it.
-    Garbage,
-}
-
-impl Image {
-    /// An empty disk whose random numbers come from `seed`.
-    pub fn empty(seed: u64) -> Self {
-        Self { clock_us: 1_700_000_000_000_000, random: seed | 1, ..Self::default() }
-    }
-
-    /// Number of unsynced sectors and of unsynced name operations.
-    pub fn unsynced(&self) -> (usize, usize) {
-        let sectors = self.files.values().map(|file| file.dirty.len()).sum();
-        (sectors, self.pending_names.len())
-    }
-
-    /// The disk after a power cut: `sector` and `name` decide, by index, what becomes of what was
-    /// not synced.
-    pub fn power_cut(
-        &self,
-        mut sector: impl FnMut(usize) -> Fate,
-        mut name: impl FnMut(usize) -> bool,
-    ) -> Self {
-        let mut after = self.clone();
-        let mut index = 0;
-        for file in after.files.values_mut() {
-            let mut durable = file.durable.clone();
-            for dirty in std::mem::take(&mut file.dirty) {
-                match sector(index) {
-                    Fate::Old => {}
-                    Fate::New => durable.copy_sector(&file.cached, dirty),
-                    Fate::Garbage => durable.garble_sector(dirty),
-                }
-                index += 1;
-            }
-            file.cached = durable.clone();
-            file.durable = durable;
-        }
-        let mut names = after.durable_names.clone();
-        for (index, op) in after.pending_names.drain(..).enumerate() {
-            if name(index) {
-                op.apply(&mut names);
-            }
-        }
-        after.names = names.clone();
-        after.durable_names = names;
-        after
-    }
-
-    /// The disk after its process was killed: the cache survives.
-    pub fn killed(&self) -> Self {
-        self.clone()
-    }
-
-    /// The paths of all files.
-    pub fn paths(&self) -> Vec<String> {
-        self.names.keys().cloned().collect()
-    }
-
-    /// The content of a file, as a reader sees it.
-    pub fn content(&self, path: &str) -> Option<Vec<u8>> {
-        Some(self.files.get(self.names.get(path)?)?.cached.to_vec())
-    }
-
-    /// Replaces the content of a file, durably, or makes the file.
-    pub fn set_content(&mut self, path: &str, bytes: &[u8]) {
-        let pages = Pages::from_bytes(bytes);
-        let file = FileState { cached: pages.clone(), durable: pages, dirty: BTreeSet::new() };
-        self.next_file += 1;
-        self.files.insert(self.next_file, file);
-        self.names.insert(path.to_owned(), self.next_file);
-        self.durable_names.insert(path.to_owned(), self.next_file);
-    }
-
-    /// Removes a file, durably.
-    pub fn remove(&mut self, path: &str) {
-        self.names.remove(path);
-        self.durable_names.remove(path);
-    }
-
-    /// Makes reads of a 4 KiB block of a file fail.
-    pub fn make_unreadable(&mut self, path: &str, block: u64) {
-        if let Some(file) = self.names.get(path) {
-            self.bad_blocks.insert((*file, block));
-        }
-    }
-
-    /// Moves the wall clock.
-    pub fn advance_clock_us(&mut self, us: i64) {
-        self.clock_us = self.clock_us.saturating_add_signed(us);
-    }
-
-    fn next_random(&mut self) -> u64 {
-        // xorshift64*: G. Marsaglia, "Xorshift RNGs" (2003), with S. Vigna's multiplier.
-        self.random ^= self.random >> 12;
-        self.random ^= self.random << 25;
-        self.random ^= self.random >> 27;
-        self.random.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-}
 
 #[derive(Default)]
 struct State {
@@ -231,6 +73,24 @@ impl Shared {
             return Err(error);
         }
         Ok(state)
+    }
+
+    /// As [`Shared::begin`], but an error that leaves the new content behind comes with the state:
+    /// the operation is done, in part or in whole, and fails all the same.
+    fn begin_leaving_traces(
+        &self,
+        op: Op,
+    ) -> io::Result<(MutexGuard<'_, State>, Option<io::Error>)> {
+        match self.begin(op) {
+            Ok(state) => Ok((state, None)),
+            Err(error) => {
+                let state = self.state();
+                match state.fault.is_some_and(|fault| fault.keeps_new_content()) {
+                    true => Ok((state, Some(error))),
+                    false => Err(error),
+                }
+            }
+        }
     }
 }
 
@@ -273,17 +133,19 @@ impl SimDevice {
         self.shared.state().free_bytes = bytes;
     }
 
-    fn open_file(&self, path: &str, op: Op) -> io::Result<Arc<dyn File>> {
-        let state = self.shared.begin(op)?;
+    fn open_file(&self, path: &str, cached: bool) -> io::Result<Arc<dyn File>> {
+        let state = self.shared.begin(Op::Open)?;
         let file = *state.image.names.get(path).ok_or(io::ErrorKind::NotFound)?;
         drop(state);
-        Ok(Arc::new(SimFile { shared: Arc::clone(&self.shared), file }))
+        Ok(Arc::new(SimFile { shared: Arc::clone(&self.shared), file, cached }))
     }
 }
 
 struct SimFile {
     shared: Arc<Shared>,
     file: u64,
+    /// Whether reads are answered by the page cache.
+    cached: bool,
 }
 
 fn file_of(image: &mut Image, file: u64) -> io::Result<&mut FileState> {
@@ -292,8 +154,9 @@ fn file_of(image: &mut Image, file: u64) -> io::Result<&mut FileState> {
 
 impl File for SimFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        let mut state = self.shared.begin(Op::Write)?;
+        let (mut state, error) = self.shared.begin_leaving_traces(Op::Write)?;
         let written = match state.fault {
+            _ if error.is_some() => bytes.len() / 2,
             Some(fault) if fault.shortens(state.ops) => {
                 state.faults_hit += 1;
                 bytes.len().div_ceil(2)
@@ -303,7 +166,7 @@ impl File for SimFile {
         let file = file_of(&mut state.image, self.file)?;
         let dirty = file.cached.write(&bytes[..written], offset, &file.durable);
         file.dirty.extend(dirty);
-        Ok(written)
+        error.map_or(Ok(written), Err)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -313,7 +176,11 @@ impl File for SimFile {
         if blocks.any(|block| state.image.bad_blocks.contains(&(self.file, block))) {
             return Err(io::Error::from_raw_os_error(fault::EIO));
         }
-        Ok(file_of(&mut state.image, self.file)?.cached.read(buffer, offset))
+        let file = file_of(&mut state.image, self.file)?;
+        Ok(match self.cached {
+            true => file.cached.read(buffer, offset),
+            false => file.read_uncached(buffer, offset),
+        })
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -360,7 +227,8 @@ impl Drop for SimLock {
 
 impl Device for SimDevice {
     fn create_zeroed(&self, path: &str, bytes: u64) -> io::Result<()> {
-        let mut state = self.shared.begin(Op::Create)?;
+        let (mut state, error) = self.shared.begin_leaving_traces(Op::Create)?;
+        let made = if error.is_some() { bytes / 2 } else { bytes };
         if let Some(free) = state.free_bytes {
             if free < bytes {
                 return Err(io::ErrorKind::StorageFull.into());
@@ -370,31 +238,31 @@ impl Device for SimDevice {
         let image = &mut state.image;
         image.next_file += 1;
         let file = image.next_file;
-        let pages = Pages::zeroed(bytes);
+        let pages = Pages::zeroed(made);
         let content = FileState { cached: pages.clone(), durable: pages, dirty: BTreeSet::new() };
         image.files.insert(file, content);
         let op = NameOp::Create { name: path.to_owned(), file };
         op.apply(&mut image.names);
         image.pending_names.push(op);
-        Ok(())
+        error.map_or(Ok(()), Err)
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        self.open_file(path, Op::Open)
+        self.open_file(path, true)
     }
 
     fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        self.open_file(path, Op::Open)
+        self.open_file(path, false)
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        let mut state = self.shared.begin(Op::Rename)?;
+        let (mut state, error) = self.shared.begin_leaving_traces(Op::Rename)?;
         let image = &mut state.image;
         let file = *image.names.get(from).ok_or(io::ErrorKind::NotFound)?;
         let op = NameOp::Rename { from: from.to_owned(), to: to.to_owned(), file };
         op.apply(&mut image.names);
         image.pending_names.push(op);
-        Ok(())
+        error.map_or(Ok(()), Err)
     }
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {

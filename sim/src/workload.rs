@@ -1,0 +1,406 @@
+//! A workload: a word whose letters are steps, and the process that takes them.
+//!
+//! | letter | step                                                                        |
+//! |--------|-----------------------------------------------------------------------------|
+//! | `s`    | append one record whose frame fills a block, so all its 8 sectors are dirty |
+//! | `b`    | append to every lane at once: a frame of several blocks                     |
+//! | `r`    | append until the log begins a new segment                                   |
+//! | `i`    | let it idle: a watermark where the last frame has none                      |
+//! | `p`    | make a spare segment                                                        |
+//! | `c`    | close cleanly                                                               |
+//! | `o`    | let go without closing, and open again                                      |
+//! | `k`    | append, be killed between write and sync, and open again                    |
+//!
+//! A step that needs an open log opens it first. Taking a snapshot and giving segments back join
+//! the alphabet when the log can do it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use wal::device::sim::{Image, Op, SimDevice};
+use wal::{
+    CONTROL_SHARD, Class, Committed, Format, Log, LogUnavailable, OWNER_BYTES, OpenError,
+    OpenOptions, OpenReport, record_bytes,
+};
+
+use crate::truth::Truth;
+
+/// Small enough that every block of a log is in play within a few steps: a segment holds eleven
+/// blocks of frames, a frame at most four.
+pub const FORMAT: Format = Format {
+    shard_count: 2,
+    frame_bytes_max: 16 << 10,
+    in_flight_bytes_max: 16 << 10,
+    segment_bytes: 48 << 10,
+    owner: [0x5A; OWNER_BYTES],
+};
+
+/// With its headers a record of this length dirties all 8 sectors of one block.
+const BLOCK_BODY_BYTES: usize = 3_800;
+/// Three of these make a frame of four blocks.
+const LARGE_BODY_BYTES: usize = 4_080;
+const SMALL_BODY_BYTES: usize = 120;
+
+/// One step of a workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// A frame of one block.
+    Block,
+    /// A frame of several blocks and all lanes.
+    Span,
+    /// Frames until a new segment begins.
+    Rotate,
+    /// A watermark.
+    Idle,
+    /// A spare.
+    Spare,
+    /// A clean end.
+    Close,
+    /// An unclean end and a new start.
+    Reopen,
+    /// A kill between write and sync, and a new start.
+    Kill,
+}
+
+impl Step {
+    /// Every step.
+    pub const ALL: [Self; 8] = [
+        Self::Block,
+        Self::Span,
+        Self::Rotate,
+        Self::Idle,
+        Self::Spare,
+        Self::Close,
+        Self::Reopen,
+        Self::Kill,
+    ];
+
+    /// Its letter.
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Block => 's',
+            Self::Span => 'b',
+            Self::Rotate => 'r',
+            Self::Idle => 'i',
+            Self::Spare => 'p',
+            Self::Close => 'c',
+            Self::Reopen => 'o',
+            Self::Kill => 'k',
+        }
+    }
+
+    /// The step that a letter stands for.
+    pub fn parse(letter: char) -> Option<Self> {
+        Self::ALL.into_iter().find(|step| step.letter() == letter)
+    }
+}
+
+/// The steps that a word stands for, or `None` where a letter is none.
+pub fn parse(word: &str) -> Option<Vec<Step>> {
+    word.chars().map(Step::parse).collect()
+}
+
+/// The word for steps.
+pub fn word(steps: &[Step]) -> String {
+    steps.iter().map(|step| step.letter()).collect()
+}
+
+/// Every workload of at most `length` steps, the empty one first.
+pub fn all(length: usize) -> Vec<Vec<Step>> {
+    let mut every = vec![Vec::new()];
+    let mut start = 0;
+    for _ in 0..length {
+        let end = every.len();
+        for index in start..end {
+            for step in Step::ALL {
+                let mut longer = every[index].clone();
+                longer.push(step);
+                every.push(longer);
+            }
+        }
+        start = end;
+    }
+    every
+}
+
+/// Why a process stopped.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The log failed while it was open.
+    Failed,
+    /// It did not open.
+    Open(OpenError),
+    /// It broke a promise.
+    Wrong(String),
+}
+
+impl From<LogUnavailable> for Stopped {
+    fn from(_: LogUnavailable) -> Self {
+        Self::Failed
+    }
+}
+
+/// The disk right before an operation, or after the last.
+#[derive(Clone)]
+pub struct Point {
+    /// What the process was about to do; `None` at the end of the step.
+    pub op: Option<Op>,
+    /// The disk.
+    pub image: Image,
+    /// The highest LSN that was acknowledged by then.
+    pub acked: u64,
+}
+
+#[derive(Default)]
+struct Watch {
+    log: Option<Log>,
+    floor: u64,
+    points: Vec<Point>,
+}
+
+impl Watch {
+    fn acked(&self) -> u64 {
+        self.log.as_ref().map_or(self.floor, |log| log.durable_lsn().0).max(self.floor)
+    }
+}
+
+/// A process that has, or had, the log of a disk open.
+pub struct Process {
+    device: SimDevice,
+    log: Option<Log>,
+    /// What it did.
+    pub truth: Truth,
+    watch: Arc<Mutex<Watch>>,
+    observed: bool,
+    fatal: Arc<AtomicBool>,
+    next_body: u64,
+}
+
+impl Process {
+    /// A process on `image` that has opened nothing yet. Bodies it appends differ from those of
+    /// any process with another `generation`.
+    pub fn new(image: Image, truth: Truth, generation: u64) -> Self {
+        let watch = Watch { floor: truth.acked, ..Watch::default() };
+        Self {
+            device: SimDevice::new(image),
+            log: None,
+            truth,
+            watch: Arc::new(Mutex::new(watch)),
+            observed: false,
+            fatal: Arc::new(AtomicBool::new(false)),
+            next_body: generation << 32,
+        }
+    }
+
+    /// Its disk.
+    pub fn device(&self) -> &SimDevice {
+        &self.device
+    }
+
+    /// The log, while it is open.
+    pub fn log(&self) -> Option<&Log> {
+        self.log.as_ref()
+    }
+
+    /// Whether the log said that it failed.
+    pub fn failed(&self) -> bool {
+        self.fatal.load(Ordering::Relaxed)
+    }
+
+    fn watch(&self) -> MutexGuard<'_, Watch> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Collects the disk before every operation from now on.
+    pub fn observe(&mut self) {
+        self.observed = true;
+        let watch = Arc::clone(&self.watch);
+        self.device.observe(Some(Box::new(move |op, image| {
+            let mut watch = watch.lock().unwrap_or_else(PoisonError::into_inner);
+            let acked = watch.acked();
+            watch.points.push(Point { op: Some(op), image: image.clone(), acked });
+        })));
+    }
+
+    /// What was collected, and the disk as it is now.
+    pub fn points(&mut self) -> Vec<Point> {
+        self.device.observe(None);
+        self.observed = false;
+        let mut watch = self.watch();
+        let mut points = std::mem::take(&mut watch.points);
+        points.push(Point { op: None, image: self.device.image(), acked: watch.acked() });
+        points
+    }
+
+    /// Opens the log and checks what it hands over.
+    pub fn open(&mut self) -> Result<OpenReport, Stopped> {
+        let fatal = Arc::clone(&self.fatal);
+        let options = OpenOptions {
+            format: FORMAT,
+            accept_file_system: false,
+            companions: Vec::new(),
+            on_fatal: Box::new(move |_| fatal.store(true, Ordering::Relaxed)),
+        };
+        let mut check = self.truth.check();
+        let (log, report) = Log::open(Arc::new(self.device.clone()), options, &mut |record| {
+            check.record(record);
+            Ok(())
+        })
+        .map_err(Stopped::Open)?;
+        let counts = check.finish(self.truth.acked).map_err(Stopped::Wrong)?;
+        self.truth.recovered(counts);
+        if log.durable_lsn().0 != self.truth.acked || report.last_lsn.0 != self.truth.acked {
+            return Err(Stopped::Wrong("the durable mark is not the end that was read".into()));
+        }
+        let mut watch = self.watch();
+        watch.floor = self.truth.acked;
+        watch.log = Some(log.clone());
+        drop(watch);
+        self.log = Some(log);
+        Ok(report)
+    }
+
+    /// Lets go of the log as a process that ends does, without another word.
+    pub fn drop_log(&mut self) {
+        let mut watch = self.watch();
+        watch.floor = watch.acked();
+        watch.log = None;
+        drop(watch);
+        self.log = None;
+    }
+
+    fn opened(&mut self) -> Result<Log, Stopped> {
+        match &self.log {
+            Some(log) => Ok(log.clone()),
+            None => {
+                self.open()?;
+                Ok(self.log.clone().expect("just opened"))
+            }
+        }
+    }
+
+    /// Appends one record.
+    pub fn append(&mut self, log: &Log, shard: u16, bytes: usize) -> Result<(), Stopped> {
+        let room = record_bytes(bytes);
+        let Ok(mut batch) = log.begin(shard, room, Class::Reserved) else {
+            return Err(Stopped::Failed);
+        };
+        self.next_body += 1;
+        let body = body(self.next_body, bytes);
+        batch.command(room);
+        let seq = batch.append((1, 1), |out| out.extend_from_slice(&body));
+        drop(batch);
+        match self.truth.append(shard, body) == seq {
+            true => Ok(()),
+            false => Err(Stopped::Wrong(format!("W4: sequence {seq} was given out"))),
+        }
+    }
+
+    /// Commits all that was appended, in one frame.
+    pub fn commit(&mut self, log: &Log) -> Result<(), Stopped> {
+        let end = self.truth.frame();
+        let committed = log.commit();
+        self.truth.acked = self.truth.acked.max(log.durable_lsn().0);
+        match committed? {
+            Committed::Frame { last_lsn, .. } if last_lsn.0 == end && self.truth.acked == end => {
+                Ok(())
+            }
+            other => Err(Stopped::Wrong(format!("W2: {other:?} for a frame that ends at {end}"))),
+        }
+    }
+
+    /// Takes one step.
+    pub fn step(&mut self, step: Step) -> Result<(), Stopped> {
+        let log = match step {
+            Step::Reopen => {
+                self.drop_log();
+                return self.open().map(drop);
+            }
+            _ => self.opened()?,
+        };
+        match step {
+            Step::Block => self.block(&log)?,
+            Step::Span => {
+                for (shard, bytes) in [(0, 2_500), (1, 3_000), (0, 2_400), (CONTROL_SHARD, 90)] {
+                    self.append(&log, shard, bytes)?;
+                }
+                self.commit(&log)?;
+            }
+            Step::Rotate => {
+                let before = log.metrics().rotations;
+                while log.metrics().rotations == before {
+                    for shard in [1, 0, 1] {
+                        self.append(&log, shard, LARGE_BODY_BYTES)?;
+                    }
+                    self.commit(&log)?;
+                }
+            }
+            Step::Idle => log.seal_idle()?,
+            Step::Spare => log.make_spare().map(drop)?,
+            Step::Close => {
+                log.close()?;
+                self.drop_log();
+            }
+            Step::Reopen => unreachable!("taken above"),
+            Step::Kill => {
+                drop(log);
+                self.kill()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn block(&mut self, log: &Log) -> Result<(), Stopped> {
+        self.append(log, 0, BLOCK_BODY_BYTES)?;
+        self.commit(log)
+    }
+
+    /// Is killed before the last sync of a commit, and starts again with the cache as it was.
+    fn kill(&mut self) -> Result<(), Stopped> {
+        let log = self.opened()?;
+        let was_observed = self.observed;
+        if !was_observed {
+            self.observe();
+        }
+        let before = self.truth.acked;
+        self.append(&log, 1, SMALL_BODY_BYTES)?;
+        self.commit(&log)?;
+        drop(log);
+        let mut watch = self.watch();
+        let at = watch.points.iter().rposition(|point| point.op == Some(Op::Sync));
+        let killed = at.map(|at| {
+            watch.points.truncate(at + 1);
+            watch.points[at].image.killed()
+        });
+        if !was_observed {
+            watch.points.clear();
+        }
+        drop(watch);
+        let Some(killed) = killed else { return Err(Stopped::Wrong("no sync".into())) };
+        self.drop_log();
+        self.device.observe(None);
+        self.observed = false;
+        self.device = SimDevice::new(killed);
+        self.truth.acked = before;
+        self.watch().floor = before;
+        if was_observed {
+            self.observe();
+        }
+        self.open().map(drop)
+    }
+}
+
+/// The body with this number: no two share one.
+fn body(number: u64, bytes: usize) -> Arc<[u8]> {
+    let mut word = number.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut body = Vec::with_capacity(bytes + 8);
+    body.extend_from_slice(&number.to_le_bytes());
+    while body.len() < bytes {
+        word ^= word << 13;
+        word ^= word >> 7;
+        word ^= word << 17;
+        body.extend_from_slice(&word.to_le_bytes());
+    }
+    body.truncate(bytes);
+    body.into()
+}
