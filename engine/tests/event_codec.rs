@@ -125,7 +125,6 @@ fn parts() -> impl Strategy<Value = Parts> {
 }
 
 /// One event of every kind, in order of kind.
-#[rustfmt::skip]
 fn bodies(it: &Parts) -> Vec<Body<'_>> {
     let activity = ActivityId::new(it.activity).unwrap();
     let ordinal = Ordinal::new(it.ordinal).unwrap();
@@ -170,20 +169,100 @@ fn bodies(it: &Parts) -> Vec<Body<'_>> {
         Body::Restocked { activity, actor, op: &it.id, quantity, version, figures },
         Body::Decreased { activity, actor, op, quantity, version, figures },
         Body::Archived { activity },
-        Body::Reserved { activity, front, reservation: own, user, quantity, held, version, figures, request_id },
-        Body::PaymentOpened { activity, reservation: any, attempt: it.attempt, channel: &it.name, amount: it.amount, expires_ms: it.times[0] },
-        Body::PaymentRecorded { activity: at, payment_no, transaction: &it.short, amount: it.amount, verdict, body: &it.body },
-        Body::Confirmed { activity, reservation: any, user, quantity, held, version, figures, payment_no },
-        Body::Reinstated { activity, reservation: any, user, quantity, held, version, figures, payment_no },
-        Body::Restored { activity, reservation: any, user, quantity, held, version, figures, reason },
-        Body::RefundRequested { activity, actor, reservation: any, refund_no, restock, free_limit, note },
+        Body::Reserved {
+            activity,
+            front,
+            reservation: own,
+            user,
+            quantity,
+            held,
+            version,
+            figures,
+            request_id,
+        },
+        Body::PaymentOpened {
+            activity,
+            reservation: any,
+            attempt: it.attempt,
+            channel: &it.name,
+            amount: it.amount,
+            expires_ms: it.times[0],
+        },
+        Body::PaymentRecorded {
+            activity: at,
+            payment_no,
+            transaction: &it.short,
+            amount: it.amount,
+            verdict,
+            body: &it.body,
+        },
+        Body::Confirmed {
+            activity,
+            reservation: any,
+            user,
+            quantity,
+            held,
+            version,
+            figures,
+            payment_no,
+        },
+        Body::Reinstated {
+            activity,
+            reservation: any,
+            user,
+            quantity,
+            held,
+            version,
+            figures,
+            payment_no,
+        },
+        Body::Restored {
+            activity,
+            reservation: any,
+            user,
+            quantity,
+            held,
+            version,
+            figures,
+            reason,
+        },
+        Body::RefundRequested {
+            activity,
+            actor,
+            reservation: any,
+            refund_no,
+            restock,
+            free_limit,
+            note,
+        },
         Body::RefundSettled { activity, reservation: any, user, held, version, figures, refund_no },
         Body::RefundFailed { activity, reservation: any, refund_no, note },
         Body::DeadLettered { activity, reservation: any, note },
         Body::DeadLetterResolved { activity, reservation: any, resolution },
         Body::SinkAdvanced { sink: &it.name, lsn: it.number, shards },
-        Body::ActivityAdopted { activity, ordinal, version, figures, on_sale: it.flags[0], definition },
-        Body::ReservationAdopted { activity, reservation: any, old_id: it.number, order_no: &it.short, status, user, quantity, created_ms: it.times[0], updated_ms: it.times[1], held, figures, request_id, payment_no: &it.short },
+        Body::ActivityAdopted {
+            activity,
+            ordinal,
+            version,
+            figures,
+            on_sale: it.flags[0],
+            definition,
+        },
+        Body::ReservationAdopted {
+            activity,
+            reservation: any,
+            old_id: it.number,
+            order_no: &it.short,
+            status,
+            user,
+            quantity,
+            created_ms: it.times[0],
+            updated_ms: it.times[1],
+            held,
+            figures,
+            request_id,
+            payment_no: &it.short,
+        },
         Body::ControlSet { actor, key, value: &it.body },
         Body::ControlCleared { actor, key },
     ]
@@ -216,7 +295,7 @@ proptest! {
         prop_assert_eq!(kinds.len(), codec::KINDS.len(), "a kind is not tried here");
     }
 
-    /// So a reader that takes bytes takes them for exactly one event, and no event has two spellings.
+    /// So bytes stand for exactly one event, and no event has two spellings.
     #[test]
     fn what_is_read_is_what_would_be_written(
         parts in parts(),

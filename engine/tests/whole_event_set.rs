@@ -553,6 +553,87 @@ fn an_event_that_cannot_have_happened_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn a_window_includes_both_of_its_ends() {
+    let mut sale = Sale::empty();
+    let (ordinal, total) = (Ordinal::new(5).unwrap(), 10);
+    let definition = Definition { start_ms: NOW_MS, end_ms: NOW_MS + 10, ..DEFINITION };
+    sale.run(&Command::Create { actor: ACTOR, ordinal, total, definition });
+    sale.run(&Command::Publish { actor: ACTOR });
+    for (now_ms, refused) in [
+        (NOW_MS - 1, Some(Refusal::NotStarted)),
+        (NOW_MS, None),
+        (NOW_MS + 10, None),
+        (NOW_MS + 11, Some(Refusal::Ended)),
+    ] {
+        sale.now_ms = now_ms;
+        let found = match sale.purchase(1, "r1", 1) {
+            Purchase::Refused(refusal) => Some(refusal),
+            _ => None,
+        };
+        assert_eq!(found, refused, "{now_ms}");
+    }
+}
+
+/// Each variation of a history is one thing that answers depend on.
+#[test]
+fn every_difference_that_answers_depend_on_shows_in_the_digest() {
+    let history = |variation: usize| {
+        let mut sale = adopting();
+        let is = |number: usize| variation == number;
+        sale.buy(1, if is(1) { "other" } else { "r1" }, 1);
+        sale.buy(if is(2) { 3 } else { 2 }, "r1", 1);
+        sale.now_ms += u64::from(is(3));
+        sale.run(&cancel(own(1)));
+        sale.now_ms = NOW_MS;
+        sale.run(&confirm(own(2), if is(4) { "p2" } else { "p1" }));
+        let op = if is(5) { "k2" } else { "k1" };
+        sale.run(&Command::Restock { actor: ACTOR, op, quantity: 1 });
+        let title = if is(6) { "Sale!" } else { "Sale" };
+        let price = if is(6) { 100 } else { DEFINITION.price };
+        let edited = Definition { title, price, per_user_limit: 3, ..DEFINITION };
+        let version = 4;
+        let figures = sale.figures();
+        let id = activity();
+        sale.event(Body::ActivityEdited {
+            activity: id,
+            actor: ACTOR,
+            version,
+            figures,
+            definition: edited,
+        })
+        .unwrap();
+        let flag = match variation {
+            7 => Body::Drained { activity: id, actor: ACTOR },
+            8 => Body::Unpublished { activity: id, actor: ACTOR },
+            9 => Body::DeadLettered { activity: id, reservation: old(1), note: "" },
+            10 => Body::PaymentOpened {
+                activity: id,
+                reservation: own(1),
+                attempt: 3,
+                channel: "mock",
+                amount: 1,
+                expires_ms: 1,
+            },
+            11 => Body::RefundRequested {
+                activity: id,
+                actor: ACTOR,
+                reservation: own(2),
+                refund_no: "f1",
+                restock: false,
+                free_limit: false,
+                note: "",
+            },
+            _ => Body::Paused { activity: id, actor: ACTOR },
+        };
+        sale.event(flag).unwrap();
+        digest(&sale.shard)
+    };
+    let digests: std::collections::BTreeSet<u128> = (0..12).map(history).collect();
+    assert_eq!(digests.len(), 12);
+    assert_eq!(history(0), history(0));
+}
+
+#[test]
 fn controls_and_sinks_are_what_the_last_record_says() {
     let mut control = Control::default();
     let event = |body| Event { at_ms: NOW_MS, body };

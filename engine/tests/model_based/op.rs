@@ -142,6 +142,12 @@ fn total() -> impl Strategy<Value = u32> {
     ]
 }
 
+/// One that the steps of the clock meet exactly, before and after: the edges of a window.
+fn instant() -> impl Strategy<Value = u64> {
+    let steps = vec![0, 1, 2, 999, 1_000, 1_001, 5_000, 6_000, 30_000, 31_000, 120_000];
+    prop::sample::select(steps).prop_map(|ms| BEGIN_MS + ms)
+}
+
 fn terms() -> impl Strategy<Value = Terms> {
     let amounts = (
         prop_oneof![
@@ -158,12 +164,14 @@ fn terms() -> impl Strategy<Value = Terms> {
         prop_oneof![
             30 => Just(0u64),
             30 => Just(BEGIN_MS),
-            20 => BEGIN_MS..BEGIN_MS + 20_000,
+            10 => instant(),
+            10 => BEGIN_MS..BEGIN_MS + 20_000,
             1 => prop::sample::select(vec![253_402_300_799_999, 253_402_300_800_000, u64::MAX]),
         ],
         prop_oneof![
             50 => Just(253_402_300_799_999u64),
-            30 => BEGIN_MS..BEGIN_MS + 400_000,
+            15 => instant(),
+            15 => BEGIN_MS..BEGIN_MS + 400_000,
             1 => prop::sample::select(vec![0, 253_402_300_800_000, u64::MAX]),
         ],
         prop_oneof![
@@ -193,7 +201,7 @@ pub(crate) fn openings() -> impl Strategy<Value = Vec<Op>> {
     let opening = |activity: u64| {
         (total(), terms(), prop::bool::weighted(0.95), prop::bool::weighted(0.9)).prop_map(
             move |(total, terms, created, published)| {
-                let ordinal = u32::try_from(activity).unwrap();
+                let ordinal = ordinal(activity);
                 let create = Op::Create { activity, ordinal, total, terms };
                 let publish = Op::Publish { activity };
                 let ops = [created.then_some(create), published.then_some(publish)];
@@ -204,6 +212,11 @@ pub(crate) fn openings() -> impl Strategy<Value = Vec<Op>> {
     (opening(1), opening(2), opening(3)).prop_map(|(one, two, three)| [one, two, three].concat())
 }
 
+/// The ordinal of an activity: its number.
+fn ordinal(activity: u64) -> u32 {
+    u32::try_from(activity).unwrap()
+}
+
 fn retitle() -> impl Strategy<Value = Option<&'static str>> {
     prop::option::of(prop::sample::select(vec!["", "one", "\u{4e8c}", "four"]))
 }
@@ -212,7 +225,7 @@ fn reservation() -> impl Strategy<Value = (u64, u32, u32)> {
     prop_oneof![
         // Of the activity that it names.
         30 => (1..=ACTIVITIES, any::<u32>())
-            .prop_map(|(activity, position)| (activity, u32::try_from(activity).unwrap(), position)),
+            .prop_map(|(activity, position)| (activity, ordinal(activity), position)),
         2 => (activity(), 0u32..=4, prop::sample::select(vec![1, 2, 40, 41, u32::MAX])),
     ]
 }

@@ -1,11 +1,11 @@
 //! Reservations change: paid, given back, reinstated, refunded, dead-lettered.
 //!
-//! | event         | status before -> after    | units             | held                       |
-//! |---------------|---------------------------|-------------------|----------------------------|
-//! | Confirmed     | reserved -> confirmed     | locked -> sold    | same                       |
-//! | Restored      | reserved -> rolled back   | locked -> avail.  | less                       |
-//! | Reinstated    | rolled back -> confirmed  | avail. -> sold    | more, up to the limit      |
-//! | RefundSettled | confirmed, stays          | sold -> avail. if `restock` | less if `free_limit` |
+//! | event         | status before -> after   | units                       | held                 |
+//! |---------------|--------------------------|-----------------------------|----------------------|
+//! | Confirmed     | reserved -> confirmed    | locked -> sold              | same                 |
+//! | Restored      | reserved -> rolled back  | locked -> available         | less                 |
+//! | Reinstated    | rolled back -> confirmed | available -> sold           | more, to the limit   |
+//! | RefundSettled | confirmed -> confirmed   | sold -> avail. if `restock` | less if `free_limit` |
 //!
 //! A refund that does not restock leaves its units in sold: they were sold, and are no one's.
 
