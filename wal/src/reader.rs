@@ -108,6 +108,10 @@ impl Reader {
         let next_lsn = self.scanner.as_ref().map_or(Lsn(0), |scanner| scanner.position.next_lsn);
         if next_lsn > self.known_durable {
             self.known_durable = (self.durable_lsn)();
+            // What was read ahead is older than this mark: frames up to it may be missing there.
+            if let Some(scanner) = &mut self.scanner {
+                scanner.refresh();
+            }
         }
         if self.step(self.known_durable)?.is_none() {
             return Ok(None);

@@ -123,6 +123,20 @@ fn a_reader_never_sees_what_is_not_durable() {
     assert!(reader.next_frame().unwrap().is_none());
 }
 
+/// Broke once: the reader kept what it had read ahead of the mark, from before the next frame was
+/// written, and took those zeros for damage where the mark had moved on in the meantime.
+#[test]
+fn a_reader_that_is_overtaken_by_the_mark_reads_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, ..) = open(dir.path()).unwrap();
+    let mut reader = log.reader();
+    for lsn in 1..=3 {
+        put(&log, 0, b"one more");
+        log.commit().unwrap();
+        assert_eq!(reader.next_frame().unwrap().unwrap().last_lsn, Lsn(lsn));
+    }
+}
+
 #[test]
 fn a_clean_end_is_found_where_it_was_left() {
     let dir = tempfile::tempdir().unwrap();
