@@ -5,6 +5,7 @@
 //! and the engine no bridge.
 
 use std::future::pending;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +61,22 @@ pub(crate) struct Orders {
     watcher: Watcher,
     /// Taken when the server stops.
     bridge: Mutex<Option<BridgeHandle>>,
+}
+
+fn database_url(settings: &Settings) -> String {
+    settings
+        .database
+        .clone()
+        .unwrap_or_else(|| format!("sqlite:{}", settings.data_dir.join("orders.db").display()))
+}
+
+/// The files that the database may keep in the data directory, which refuses strangers.
+pub(crate) fn companions(settings: &Settings) -> Vec<String> {
+    let url = database_url(settings);
+    let path = url.trim_start_matches("sqlite:").trim_start_matches("//");
+    let path = path.split('?').next().unwrap_or_default();
+    let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
+    ["", "-wal", "-shm", "-journal"].iter().map(|suffix| format!("{name}{suffix}")).collect()
 }
 
 impl Orders {

@@ -29,7 +29,7 @@ use crate::http;
 use crate::identity::{SignError, Tokens};
 use crate::listener::{self, Listener};
 use crate::logs::{self, LogError, LogLevel};
-use crate::orders::{Orders, OrdersError};
+use crate::orders::{self, Orders, OrdersError};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
 const EXIT_TERMINATED: i32 = 128 + 15;
@@ -69,8 +69,8 @@ pub(crate) enum ServeError {
     #[error("internal error: {0}")]
     Task(#[from] tokio::task::JoinError),
     /// The log failed while it was being closed.
-    #[error("close the log: {0}")]
-    Close(#[from] engine::LogUnavailable),
+    #[error(transparent)]
+    Close(#[from] engine::CloseError),
 }
 
 impl ServeError {
@@ -210,6 +210,7 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     if let Some(prefix) = OrderPrefix::new(settings.format.order_prefix) {
         options.order_prefix = prefix;
     }
+    options.companions.extend(orders::companions(settings));
     options.accept_clock = settings.accept_clock;
     options.accept_file_system = settings.accept_file_system;
     let (engine, report) = tokio::task::spawn_blocking(|| Engine::open(options)).await??;

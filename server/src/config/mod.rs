@@ -69,7 +69,7 @@ pub(crate) struct Flags {
 
 impl Flags {
     /// Notes that `--flag` of the setting `key` was given as `value`; `None` notes nothing.
-    pub(crate) fn set(&mut self, key: &'static str, value: Option<impl Into<config::ValueKind>>) {
+    pub(crate) fn set(&mut self, key: &'static str, value: Option<impl Into<ValueKind>>) {
         if let Some(value) = value {
             let origin = format!("--{}", key.replace('_', "-"));
             self.values.push((key, Value::new(Some(&origin), value.into())));

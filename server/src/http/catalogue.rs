@@ -56,7 +56,7 @@ pub(super) async fn list(
     let engine = &shared.app()?.engine;
     let now_ms = engine.now_ms();
     let mut shown: Vec<ActivityView> = engine.activities();
-    shown.retain(|view| view.on_sale && now_ms <= view.end_ms);
+    shown.retain(|view| view.on_sale && now_ms <= view.terms.end_ms);
     shown.sort_unstable_by_key(|view| view.id);
     let items = shown.iter().skip(skip).take(take);
     json(&ListJson {
@@ -97,7 +97,7 @@ pub(super) async fn detail(
 /// Whole seconds to the start, and from then to the end: rounded up, so that a client that waits
 /// them is never early.
 fn remain_seconds(view: &ActivityView, now_ms: u64) -> u64 {
-    let until = if now_ms < view.start_ms { view.start_ms } else { view.end_ms };
+    let until = if now_ms < view.terms.start_ms { view.terms.start_ms } else { view.terms.end_ms };
     until.saturating_sub(now_ms).div_ceil(1000)
 }
 

@@ -7,8 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::accounts::Address;
 use bridge::sql::queries::{Order, OrderStatus, Page};
-use engine::core::command::Status;
-use engine::core::event::RestoreReason;
+use engine::core::event::{RestoreReason, Status};
 use engine::core::ids::ReservationId;
 use engine::{PublicStatus, ReservationView};
 use serde::{Deserialize, Serialize};
@@ -214,10 +213,11 @@ pub(super) async fn detail(
             || settled.contains(&row.status)
             || refund.contains(&row.status)
     });
-    let title = app.engine.activity(view.reservation.activity).map(|it| it.title);
+    let activity = app.engine.activity(view.reservation.activity);
+    let title = activity.as_ref().map(|it| &*it.terms.title);
     let body = match &current {
         Some(order) => OrderJson::from(order),
-        None => OrderJson::pending(&view, title.as_deref()),
+        None => OrderJson::pending(&view, title),
     };
     json(&body).map(IntoResponse::into_response)
 }

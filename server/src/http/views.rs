@@ -90,14 +90,14 @@ impl<'a> ActivityJson<'a> {
     pub(super) fn at(view: &'a ActivityView, now_ms: u64) -> Self {
         Self {
             id: view.id.get(),
-            sku_id: view.sku.get(),
-            title: &view.title,
-            price: view.price,
-            stock: total(view),
+            sku_id: view.terms.sku.get(),
+            title: &view.terms.title,
+            price: view.terms.price,
+            stock: view.total(),
             remaining: view.figures.available,
-            per_user_limit: view.per_user_limit,
-            start_at: Instant(view.start_ms),
-            end_at: Instant(view.end_ms),
+            per_user_limit: view.terms.per_user_limit,
+            start_at: Instant(view.terms.start_ms),
+            end_at: Instant(view.terms.end_ms),
             state: state(view.state(now_ms)),
         }
     }
@@ -119,6 +119,8 @@ pub(super) struct AdminActivityJson<'a> {
     payment_ttl: String,
     late_payment: &'static str,
     dead_letter: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    publish_at: Option<Instant>,
 }
 
 impl<'a> AdminActivityJson<'a> {
@@ -128,29 +130,24 @@ impl<'a> AdminActivityJson<'a> {
             activity: ActivityJson::at(view, now_ms),
             version: view.version,
             status: if view.on_sale { "on_sale" } else { "off_sale" },
-            total: total(view),
+            total: view.total(),
             available: view.figures.available,
             locked: view.figures.locked,
             sold: view.figures.sold,
             paused: view.paused,
             drained: view.drained,
-            payment_ttl: format_ms(view.payment_ttl_ms),
-            late_payment: match view.late_payment {
+            payment_ttl: format_ms(view.terms.payment_ttl_ms),
+            late_payment: match view.terms.late_payment {
                 LatePayment::ReinstateOrRefund => "reinstate_or_refund",
                 LatePayment::Refund => "refund",
             },
-            dead_letter: match view.dead_letter {
+            dead_letter: match view.terms.dead_letter {
                 DeadLetterPolicy::Rollback => "rollback",
                 DeadLetterPolicy::Hold => "hold",
             },
+            publish_at: (view.terms.publish_at_ms > 0).then_some(Instant(view.terms.publish_at_ms)),
         }
     }
-}
-
-/// Units of an activity, whatever became of them.
-pub(super) fn total(view: &ActivityView) -> u64 {
-    let figures = view.figures;
-    u64::from(figures.available) + u64::from(figures.locked) + u64::from(figures.sold)
 }
 
 fn state(state: DerivedState) -> &'static str {

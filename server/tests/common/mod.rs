@@ -8,6 +8,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -15,24 +16,25 @@ use jsonwebtoken::{Algorithm, EncodingKey, Header};
 use serde_json::{Value, json};
 
 /// The secret that test servers sign with.
-pub const SECRET: &str = "k3J9x0ZpQw7LmN2vB8rT5yHs1dFgA4cE";
+pub(crate) const SECRET: &str = "k3J9x0ZpQw7LmN2vB8rT5yHs1dFgA4cE";
 
 /// Nothing in a test takes this long; what does has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it kills the process.
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     /// Where it listens.
-    pub address: SocketAddr,
-    /// What it prints on standard output, line by line.
-    pub lines: Receiver<String>,
+    pub(crate) address: SocketAddr,
+    // Behind locks, so that shoppers in several threads can share a server.
+    lines: Mutex<Receiver<String>>,
+    errors: Mutex<Receiver<String>>,
     data_dir: PathBuf,
     _scratch: Option<tempfile::TempDir>,
 }
 
 /// `sluice` with `args`, an environment free of our variables, and the tests' secret.
-pub fn sluice<I: IntoIterator<Item = S>, S: AsRef<std::ffi::OsStr>>(args: I) -> Command {
+pub(crate) fn sluice<I: IntoIterator<Item = S>, S: AsRef<std::ffi::OsStr>>(args: I) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sluice"));
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SLUICE_") {
@@ -45,7 +47,7 @@ pub fn sluice<I: IntoIterator<Item = S>, S: AsRef<std::ffi::OsStr>>(args: I) -> 
 }
 
 /// Waits for `child` to end, and no longer than [`PATIENCE`].
-pub fn wait(child: &mut Child) -> ExitStatus {
+pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     let deadline = std::time::Instant::now() + PATIENCE;
     loop {
         if let Some(status) = child.try_wait().unwrap() {
@@ -59,14 +61,25 @@ pub fn wait(child: &mut Child) -> ExitStatus {
     }
 }
 
+/// The lines of `pipe` as they come; it is read to its end whether or not anybody listens.
+fn lines_of(pipe: impl std::io::Read + Send + 'static) -> Receiver<String> {
+    let (sender, lines) = channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    lines
+}
+
 impl Server {
     /// A fresh server, ready.
-    pub fn start() -> Self {
+    pub(crate) fn start() -> Self {
         Self::start_with(&[], &[])
     }
 
     /// A fresh server with further flags and variables, ready.
-    pub fn start_with(args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start_with(args: &[&str], env: &[(&str, &str)]) -> Self {
         let scratch = tempfile::tempdir().unwrap();
         let data_dir = scratch.path().join("data");
         let mut server = Self::start_in(&data_dir, args, env);
@@ -75,54 +88,68 @@ impl Server {
     }
 
     /// A server on `data_dir`, ready.
-    pub fn start_in(data_dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
+    pub(crate) fn start_in(data_dir: &Path, args: &[&str], env: &[(&str, &str)]) -> Self {
         let mut command = sluice(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
-        command.arg(data_dir).args(args).envs(env.iter().copied()).stderr(Stdio::inherit());
+        command.arg(data_dir).args(args).envs(env.iter().copied());
+        Self::of(command, data_dir)
+    }
+
+    /// The server that `command` starts on `data_dir`, ready.
+    pub(crate) fn of(mut command: Command, data_dir: &Path) -> Self {
+        // Small segments: a test writes little, and they are filled with zeros ahead.
+        if command.get_envs().all(|(name, _)| name != "SLUICE_FORMAT__SEGMENT_BYTES") {
+            command.env("SLUICE_FORMAT__SEGMENT_BYTES", "4194304");
+        }
         let mut child = command.spawn().unwrap();
-        let (sender, lines) = channel();
-        let stdout = child.stdout.take().unwrap();
-        std::thread::spawn(move || {
-            for line in BufReader::new(stdout).lines() {
-                let Ok(line) = line else { return };
-                if sender.send(line).is_err() {
-                    return;
-                }
-            }
-        });
+        let lines = Mutex::new(lines_of(child.stdout.take().unwrap()));
+        let errors = Mutex::new(lines_of(child.stderr.take().unwrap()));
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let data_dir = data_dir.to_path_buf();
-        let mut server = Self { child, address, lines, data_dir, _scratch: None };
+        let mut server = Self { child, address, lines, errors, data_dir, _scratch: None };
         let announced = server.line_with("listening on http://");
         server.address = announced.trim_start_matches("listening on http://").parse().unwrap();
         server.line_with("ready");
         server
     }
 
-    /// The next line of standard output that starts with `prefix`.
-    pub fn line_with(&mut self, prefix: &str) -> String {
+    /// The next line of standard error that contains `text`.
+    pub(crate) fn error_with(&mut self, text: &str) -> String {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.errors.get_mut().unwrap().recv_timeout(PATIENCE) {
+                Ok(line) if line.contains(text) => return line,
+                Ok(_) => {}
+                Err(error) => panic!("no line with {text:?} on standard error: {error}"),
+            }
+        }
+    }
+
+    /// The next line of standard output that starts with `prefix`.
+    pub(crate) fn line_with(&mut self, prefix: &str) -> String {
+        loop {
+            match self.lines.get_mut().unwrap().recv_timeout(PATIENCE) {
                 Ok(line) if line.starts_with(prefix) => return line,
                 Ok(_) => {}
                 Err(error) => {
-                    panic!("no line {prefix:?}: {error}; status {:?}", self.child.try_wait())
+                    let said: Vec<_> = self.errors.get_mut().unwrap().try_iter().collect();
+                    let status = self.child.try_wait();
+                    panic!("no line {prefix:?}: {error}; {status:?}; stderr: {said:?}")
                 }
             }
         }
     }
 
     /// The process id.
-    pub fn pid(&self) -> u32 {
+    pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
     /// Where it keeps its data.
-    pub fn data_dir(&self) -> &Path {
+    pub(crate) fn data_dir(&self) -> &Path {
         &self.data_dir
     }
 
     /// Sends `signal` ("TERM", "HUP", "KILL").
-    pub fn signal(&self, signal: &str) {
+    pub(crate) fn signal(&self, signal: &str) {
         let status = Command::new("kill")
             .args([format!("-{signal}"), self.pid().to_string()])
             .status()
@@ -131,38 +158,50 @@ impl Server {
     }
 
     /// Waits for the process to end.
-    pub fn wait(&mut self) -> ExitStatus {
+    pub(crate) fn wait(&mut self) -> ExitStatus {
         wait(&mut self.child)
     }
 
     /// Ends it with SIGTERM and returns how it ended.
-    pub fn stop(&mut self) -> ExitStatus {
+    pub(crate) fn stop(&mut self) -> ExitStatus {
         self.signal("TERM");
         self.wait()
     }
 
     /// A connection.
-    pub fn connect(&self) -> Connection {
+    pub(crate) fn connect(&self) -> Connection {
         Connection::to(self.address)
     }
 
     /// One request on a connection of its own.
-    pub fn call(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+    pub(crate) fn call(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Answer {
         self.connect().call(method, path, headers, body)
     }
 
     /// One request by `user`, JSON in and out.
-    pub fn as_user(&self, user: u64, method: &str, path: &str, body: Option<&Value>) -> Answer {
+    pub(crate) fn as_user(
+        &self,
+        user: u64,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Answer {
         self.authorized(&token(user, "user"), method, path, &[], body)
     }
 
     /// One request by an admin, JSON in and out.
-    pub fn as_admin(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
+    pub(crate) fn as_admin(&self, method: &str, path: &str, body: Option<&Value>) -> Answer {
         self.authorized(&token(1, "admin"), method, path, &[], body)
     }
 
     /// One request with `token` and further headers.
-    pub fn authorized(
+    pub(crate) fn authorized(
         &self,
         token: &str,
         method: &str,
@@ -181,7 +220,7 @@ impl Server {
 
     /// Makes an activity of `fields` over sensible ones, published unless told otherwise, and
     /// returns its id.
-    pub fn activity(&self, fields: &Value) -> u64 {
+    pub(crate) fn activity(&self, fields: &Value) -> u64 {
         let mut body = json!({
             "sku_id": 1, "title": "秒杀", "price": 1999, "stock": 10,
             "start_at": "2020-01-01T00:00:00Z", "end_at": "2099-01-01T00:00:00Z",
@@ -201,14 +240,14 @@ impl Server {
     }
 
     /// Tries to buy `quantity` units.
-    pub fn buy(&self, user: u64, activity: u64, request_id: &str, quantity: u32) -> Answer {
+    pub(crate) fn buy(&self, user: u64, activity: u64, request_id: &str, quantity: u32) -> Answer {
         let path = format!("/api/flashsales/{activity}/purchase");
         let body = json!({"client_request_id": request_id, "quantity": quantity});
         self.as_user(user, "POST", &path, Some(&body))
     }
 
     /// The figures of an activity: total, available, locked, sold.
-    pub fn figures(&self, activity: u64) -> [u64; 4] {
+    pub(crate) fn figures(&self, activity: u64) -> [u64; 4] {
         let seen = self.as_admin("GET", &format!("/api/admin/flashsales/{activity}"), None).json();
         ["total", "available", "locked", "sold"].map(|name| seen[name].as_u64().unwrap())
     }
@@ -223,7 +262,7 @@ impl Drop for Server {
 }
 
 /// A token for `user` under [`SECRET`].
-pub fn token(user: u64, role: &str) -> String {
+pub(crate) fn token(user: u64, role: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
     let claims = json!({
         "sub": user.to_string(), "role": role, "exp": now + 3600, "iat": now, "jti": "test",
@@ -232,19 +271,19 @@ pub fn token(user: u64, role: &str) -> String {
 }
 
 /// A token of any claims under any secret.
-pub fn signed(claims: &Value, secret: &str) -> String {
+pub(crate) fn signed(claims: &Value, secret: &str) -> String {
     let key = EncodingKey::from_secret(secret.as_bytes()).unwrap();
     jsonwebtoken::encode(&Header::new(Algorithm::HS256), claims, &key).unwrap()
 }
 
 /// One connection.
-pub struct Connection {
+pub(crate) struct Connection {
     stream: BufReader<TcpStream>,
 }
 
 impl Connection {
     /// A connection to `address`.
-    pub fn to(address: SocketAddr) -> Self {
+    pub(crate) fn to(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -252,17 +291,17 @@ impl Connection {
     }
 
     /// The socket.
-    pub fn socket(&self) -> &TcpStream {
+    pub(crate) fn socket(&self) -> &TcpStream {
         self.stream.get_ref()
     }
 
     /// Sends bytes as they are. A server that hung up is no failure here: the answer tells.
-    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.get_mut().write_all(bytes.as_ref());
     }
 
     /// One request, and its answer.
-    pub fn call(
+    pub(crate) fn call(
         &mut self,
         method: &str,
         path: &str,
@@ -283,7 +322,7 @@ impl Connection {
     }
 
     /// The next answer; `None` where the server closed the connection instead.
-    pub fn answer(&mut self) -> Option<Answer> {
+    pub(crate) fn answer(&mut self) -> Option<Answer> {
         let mut line = String::new();
         if self.stream.read_line(&mut line).ok()? == 0 {
             return None;
@@ -307,7 +346,7 @@ impl Connection {
     }
 
     /// Whether the server closes the connection without another byte, within [`PATIENCE`].
-    pub fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         match self.stream.read(&mut [0]) {
             Ok(count) => count == 0,
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
@@ -317,25 +356,25 @@ impl Connection {
 
 /// An answer.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: Vec<(String, String)>,
-    pub body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: String,
 }
 
 impl Answer {
     /// A header's value.
-    pub fn header(&self, name: &str) -> Option<&str> {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.iter().find(|header| header.0 == name).map(|header| header.1.as_str())
     }
 
     /// The body as JSON.
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 
     /// The stable code of a problem document, after checking that it is a whole one.
-    pub fn code(&self) -> String {
+    pub(crate) fn code(&self) -> String {
         assert_eq!(self.header("content-type"), Some("application/problem+json"), "{self:?}");
         assert!(self.header("x-request-id").is_some(), "{self:?}");
         let document = self.json();
@@ -348,7 +387,7 @@ impl Answer {
     }
 
     /// Status and code, for comparing with a table.
-    pub fn verdict(&self) -> (u16, String) {
+    pub(crate) fn verdict(&self) -> (u16, String) {
         (self.status, self.code())
     }
 }

@@ -18,7 +18,7 @@ use crate::http::input::{Admin, IfMatch, Json, Segment};
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
 use crate::http::request_id::RequestId;
-use crate::http::views::{AdminActivityJson, total};
+use crate::http::views::AdminActivityJson;
 use crate::time::Instant;
 
 /// What every command about an activity answers.
@@ -159,10 +159,10 @@ pub(super) async fn list(State(shared): State<Arc<Shared>>, _: Admin) -> Result<
     views.sort_unstable_by_key(|view| view.id);
     let mut skus: BTreeMap<u64, SkuJson> = BTreeMap::new();
     for view in &views {
-        let sku = skus.entry(view.sku.get()).or_default();
-        sku.sku_id = view.sku.get();
+        let sku = skus.entry(view.terms.sku.get()).or_default();
+        sku.sku_id = view.terms.sku.get();
         sku.activities += 1;
-        sku.total += total(view);
+        sku.total += view.total();
         sku.available += u64::from(view.figures.available);
         sku.locked += u64::from(view.figures.locked);
         sku.sold += u64::from(view.figures.sold);

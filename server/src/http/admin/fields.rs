@@ -105,22 +105,22 @@ impl ActivityFields {
 
     /// `view` with the named fields changed.
     pub(super) fn edit(self, view: &ActivityView) -> Result<Wanted, Problem> {
-        let total = u32::try_from(crate::http::views::total(view))
-            .map_err(|_| Problem::invalid("stock is required"))?;
+        let total =
+            u32::try_from(view.total()).map_err(|_| Problem::invalid("stock is required"))?;
         Ok(Wanted {
             total: self.stock.unwrap_or(total),
-            title: self.title.unwrap_or_else(|| view.title.to_string()),
+            title: self.title.unwrap_or_else(|| view.terms.title.to_string()),
             definition: Definition {
-                sku: self.sku_id.map_or(view.sku, |sku| sku.0),
+                sku: self.sku_id.map_or(view.terms.sku, |sku| sku.0),
                 title: "",
-                price: self.price.unwrap_or(view.price),
-                per_user_limit: self.per_user_limit.unwrap_or(view.per_user_limit),
-                start_ms: self.start_at.map_or(view.start_ms, |at| at.0),
-                end_ms: self.end_at.map_or(view.end_ms, |at| at.0),
-                payment_ttl_ms: self.payment_ttl.map_or(view.payment_ttl_ms, |ttl| ttl.0),
-                late_payment: self.late_payment.map_or(view.late_payment, late),
-                dead_letter: self.dead_letter.map_or(view.dead_letter, dead),
-                publish_at_ms: self.publish_at.map_or(view.publish_at_ms, |at| at.0),
+                price: self.price.unwrap_or(view.terms.price),
+                per_user_limit: self.per_user_limit.unwrap_or(view.terms.per_user_limit),
+                start_ms: self.start_at.map_or(view.terms.start_ms, |at| at.0),
+                end_ms: self.end_at.map_or(view.terms.end_ms, |at| at.0),
+                payment_ttl_ms: self.payment_ttl.map_or(view.terms.payment_ttl_ms, |ttl| ttl.0),
+                late_payment: self.late_payment.map_or(view.terms.late_payment, late),
+                dead_letter: self.dead_letter.map_or(view.terms.dead_letter, dead),
+                publish_at_ms: self.publish_at.map_or(view.terms.publish_at_ms, |at| at.0),
             },
         })
     }

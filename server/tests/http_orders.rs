@@ -1,0 +1,99 @@
+//! Orders as their owner sees them, and cancelling them.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use common::Server;
+use serde_json::{Value, json};
+
+fn ordered(server: &Server, user: u64, accepted: &Value) {
+    let path = format!("/api/flashsales/purchases/{}?wait=30s", accepted["pre_deduction_id"]);
+    assert_eq!(server.as_user(user, "GET", &path, None).json()["status"], "ordered");
+}
+
+fn order_path(accepted: &Value) -> String {
+    format!("/api/orders/{}", accepted["order_no"].as_str().unwrap())
+}
+
+#[test]
+fn an_order_comes_from_sql_with_its_items_and_address() {
+    let server = Server::start();
+    let address = json!({
+        "receiver": "陈晨", "phone": "13800000000", "province": "广东", "city": "深圳",
+        "district": "南山", "detail": "科技园 1 号",
+    });
+    let user = json!({"id": 7, "username": "chen", "address": address});
+    assert_eq!(server.as_admin("POST", "/api/admin/users", Some(&user)).status, 201);
+    let activity = server.activity(&json!({"price": 500, "per_user_limit": 3, "title": "键盘"}));
+    let accepted = server.buy(7, activity, "a", 2).json();
+    ordered(&server, 7, &accepted);
+    let order = server.as_user(7, "GET", &order_path(&accepted), None).json();
+    assert_eq!(order["status"], "pending_payment");
+    assert_eq!(order["total_amount"], 1000);
+    assert_eq!(order["address"], address);
+    let item = json!({"sku_id": 1, "title": "键盘", "price": 500, "quantity": 2, "amount": 1000});
+    assert_eq!(order["items"], json!([item]));
+    let list = server.as_user(7, "GET", "/api/orders", None).json();
+    assert_eq!((&list["total"], &list["items"][0]), (&json!(1), &order));
+    let none = server.as_user(7, "GET", "/api/orders?status=paid", None).json();
+    assert_eq!(none["items"], json!([]));
+    assert_eq!(server.as_user(8, "GET", "/api/orders", None).json()["total"], 0);
+    for query in ["status=lost", "page=0", "page=x"] {
+        let answer = server.as_user(7, "GET", &format!("/api/orders?{query}"), None);
+        assert_eq!(answer.code(), "invalid_request", "{query}");
+    }
+}
+
+#[test]
+fn an_order_that_is_not_in_sql_yet_comes_from_the_engine() {
+    let server = Server::start();
+    let activity = server.activity(&json!({"price": 500}));
+    let accepted = server.buy(7, activity, "a", 1).json();
+    let order = server.as_user(7, "GET", &order_path(&accepted), None);
+    assert_eq!(order.status, 200, "{order:?}");
+    assert_eq!(order.json()["status"], "pending_payment");
+    assert_eq!(order.json()["pre_deduction_id"], accepted["pre_deduction_id"]);
+}
+
+#[test]
+fn cancelling_gives_the_unit_back_once_and_says_the_same_again() {
+    let server = Server::start();
+    let activity = server.activity(&json!({"stock": 1}));
+    let accepted = server.buy(7, activity, "a", 1).json();
+    let cancel = format!("{}/cancel", order_path(&accepted));
+    for _ in 0..3 {
+        let answer = server.as_user(7, "POST", &cancel, None);
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(answer.json()["status"], "rolled_back");
+        assert_eq!(answer.json()["reason"], "cancelled");
+        assert_eq!(server.figures(activity), [1, 1, 0, 0]);
+    }
+    assert_eq!(
+        server.as_user(7, "GET", &order_path(&accepted), None).json()["status"],
+        "cancelled"
+    );
+    // The old id keeps its outcome; a new one buys.
+    assert_eq!(server.buy(7, activity, "a", 1).json()["status"], "rolled_back");
+    assert_eq!(server.buy(7, activity, "b", 1).json()["status"], "pending_order");
+}
+
+#[test]
+fn only_its_owner_can_see_or_cancel_an_order() {
+    let server = Server::start();
+    let activity = server.activity(&json!({}));
+    let accepted = server.buy(7, activity, "a", 1).json();
+    let path = order_path(&accepted);
+    for (user, path) in [
+        (8, path.as_str()),
+        (7, "/api/orders/100000000000000001"),
+        (7, "/api/orders/abc"),
+        (7, "/api/orders/9"),
+    ] {
+        let seen = server.as_user(user, "GET", path, None);
+        assert_eq!(seen.verdict(), (404, "order_not_found".to_owned()), "{path}");
+        let cancelled = server.as_user(user, "POST", &format!("{path}/cancel"), None);
+        assert_eq!(cancelled.verdict(), (404, "order_not_found".to_owned()), "{path}");
+    }
+    assert_eq!(server.figures(activity), [10, 9, 1, 0]);
+}
