@@ -42,7 +42,7 @@ const CLIPPY_PRODUCT: Step = Step {
 
 const DOC: Step = Step {
     name: "doc",
-    work: Work::cargo("doc --workspace --no-deps --locked")
+    work: Work::cargo("doc --workspace --no-deps --document-private-items --locked")
         .with(&[("RUSTDOCFLAGS", "-D warnings")]),
     budget_minutes: 3,
 };
