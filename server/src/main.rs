@@ -1,9 +1,9 @@
 //! `sluice`: the one binary.
 //!
 //! ```text
-//! cli ─→ config ─→ serve ─→ listener ─→ http ─→ app.engine      decides, answers once durable
-//!                    │                    └───→ app.orders      reads and writes SQL
-//!                    └── demo, identity, metrics, logs
+//! cli -> config -> serve -> listener -> http -> app.engine   decides, answers once durable
+//!                    |                    `---> app.orders   reads and writes SQL
+//!                    `-- demo, identity, metrics, logs
 //! ```
 //!
 //! [`serve`] is the life of the server; [`app`] is what the rooms share. A reader's way through a

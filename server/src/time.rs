@@ -15,6 +15,8 @@ impl Instant {
     /// The instant that `text` names, rounded down to a millisecond, or `None` where it is no
     /// RFC 3339 date and time with an offset, or outside 1970..=9999.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        // RFC 3339 lets applications allow a blank between date and time; the contract does not.
+        matches!(text.as_bytes().get(10), Some(b'T' | b't')).then_some(())?;
         let ns = OffsetDateTime::parse(text, &Rfc3339).ok()?.unix_timestamp_nanos();
         let ms = u64::try_from(ns.div_euclid(1_000_000)).ok()?;
         (ms <= TIME_MS_MAX).then_some(Self(ms))

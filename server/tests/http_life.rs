@@ -198,9 +198,9 @@ fn sighup_takes_over_what_can_change() {
     let mut command = sluice(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
     command.arg(&data_dir).arg("--config").arg(&file);
     let mut server = Server::of(command, &data_dir);
-    std::fs::write(&file, "listen = '127.0.0.1:1'\n[http]\nidle_timeout = '200ms'\n").unwrap();
+    std::fs::write(&file, "[format]\norder_prefix = 7\n[http]\nidle_timeout = '200ms'\n").unwrap();
     server.signal("HUP");
-    server.error_with("restart");
+    server.error_with("format.order_prefix changed: it needs a restart");
     server.error_with("the configuration was reloaded");
     assert!(server.connect().is_closed());
     std::fs::write(&file, "broken = ").unwrap();

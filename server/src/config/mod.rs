@@ -42,7 +42,10 @@ pub(crate) enum ConfigError {
     )]
     SecretMissing,
     /// The signing secret is too short to keep a forger out.
-    #[error("the token secret has {bytes} bytes: it needs at least {min}", min = secret::SECRET_BYTES_MIN)]
+    #[error(
+        "the token secret has {bytes} bytes: it needs at least {min}",
+        min = secret::SECRET_BYTES_MIN
+    )]
     SecretShort { bytes: usize },
     /// The signing secret is one that everybody knows.
     #[error("the token secret is a well-known one: anyone could forge tokens; make a random one")]

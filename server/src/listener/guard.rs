@@ -77,6 +77,22 @@ impl<S> Guard<S> {
     }
 }
 
+impl<S> Guard<S> {
+    /// Winds the read clock for the phase that is now.
+    fn wind(&mut self) -> u8 {
+        let phase = self.phase.get();
+        if self.read_clock.phase != phase {
+            self.read_clock.phase = phase;
+            match phase {
+                IDLE => self.read_clock.start(self.patience.idle),
+                HEAD => self.read_clock.start(self.patience.header),
+                _ => self.read_clock.stop(),
+            }
+        }
+        phase
+    }
+}
+
 /// A deadline that costs no timer until somebody has to wait for it.
 #[derive(Debug, Default)]
 struct Clock {
@@ -118,15 +134,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let phase = this.phase.get();
-        if this.read_clock.phase != phase {
-            this.read_clock.phase = phase;
-            match phase {
-                IDLE => this.read_clock.start(this.patience.idle),
-                HEAD => this.read_clock.start(this.patience.header),
-                _ => this.read_clock.stop(),
-            }
-        }
+        let phase = this.wind();
         let before = buffer.filled().len();
         match Pin::new(&mut this.socket).poll_read(cx, buffer) {
             Poll::Ready(outcome) => {
@@ -173,7 +181,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_flush(cx)
+        let this = self.get_mut();
+        // Having answered, hyper reads again only when the socket wakes it: a client that stays
+        // silent would find no clock running. The flush of the answer starts it; when it rings,
+        // hyper reads and meets the error there.
+        if this.wind() == IDLE {
+            let _ = this.read_clock.poll_expired(cx);
+        }
+        Pin::new(&mut this.socket).poll_flush(cx)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

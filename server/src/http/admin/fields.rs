@@ -87,7 +87,7 @@ impl ActivityFields {
     pub(super) fn create(self) -> Result<Wanted, Problem> {
         Ok(Wanted {
             total: needed(self.stock, "stock is required")?,
-            title: needed(self.title, "title is required")?,
+            title: named(needed(self.title, "title is required")?)?,
             definition: Definition {
                 sku: needed(self.sku_id, "sku_id is required")?.0,
                 title: "",
@@ -109,7 +109,7 @@ impl ActivityFields {
             u32::try_from(view.total()).map_err(|_| Problem::invalid("stock is required"))?;
         Ok(Wanted {
             total: self.stock.unwrap_or(total),
-            title: self.title.unwrap_or_else(|| view.terms.title.to_string()),
+            title: self.title.map_or_else(|| Ok(view.terms.title.to_string()), named)?,
             definition: Definition {
                 sku: self.sku_id.map_or(view.terms.sku, |sku| sku.0),
                 title: "",
@@ -128,6 +128,13 @@ impl ActivityFields {
 
 fn needed<T>(field: Option<T>, missing: &'static str) -> Result<T, Problem> {
     field.ok_or(Problem::invalid(missing))
+}
+
+fn named(title: String) -> Result<String, Problem> {
+    if title.trim().is_empty() {
+        return Err(Problem::invalid("title must not be empty"));
+    }
+    Ok(title)
 }
 
 const fn late(late: Late) -> LatePayment {

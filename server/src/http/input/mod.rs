@@ -1,0 +1,21 @@
+//! What callers send, strictly read: nothing reaches the engine that isn't what the contract says
+//! a request is.
+
+mod body;
+mod caller;
+mod headers;
+mod json;
+mod url;
+
+pub(crate) use body::{BODY_BYTES_MAX, CSV_BYTES_MAX, read_body};
+pub(crate) use caller::Admin;
+pub(crate) use headers::{IdempotencyKey, IfMatch, media_type, require_json};
+pub(crate) use json::{Json, SkuField, Units, UserField, parse_object, present};
+pub(crate) use url::{Params, Segment};
+
+/// A complaint that goes back to the caller is cut here: it may quote what they sent.
+const DETAIL_CHARS_MAX: usize = 200;
+
+fn clipped(text: &str) -> String {
+    text.chars().take(DETAIL_CHARS_MAX).collect()
+}

@@ -1,0 +1,68 @@
+//! What a path and a query name.
+
+use axum::extract::{FromRequestParts, Path, Query};
+use axum::http::request::Parts;
+use engine::core::ids::{ActivityId, ReservationId};
+use serde::de::DeserializeOwned;
+
+use super::clipped;
+use crate::http::problem::{Code, Problem};
+
+/// The one variable segment of a path.
+pub(crate) struct Segment(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for Segment {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let segment = Path::<String>::from_request_parts(parts, state).await;
+        segment.map(|Path(text)| Self(text)).map_err(|_| Code::NotFound.into())
+    }
+}
+
+impl Segment {
+    /// The activity it names. What is no id names none.
+    pub(crate) fn activity(&self) -> Result<ActivityId, Problem> {
+        decimal(&self.0).and_then(ActivityId::new).ok_or(Code::ActivityNotFound.into())
+    }
+
+    /// The reservation it names. What is no id names none.
+    pub(crate) fn reservation(&self) -> Result<ReservationId, Problem> {
+        decimal(&self.0).and_then(ReservationId::new).ok_or(Code::PurchaseNotFound.into())
+    }
+}
+
+/// The number that `text` is, in digits alone.
+pub(super) fn decimal(text: &str) -> Option<u64> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| digits)
+}
+
+/// The query of a URL.
+pub(crate) struct Params<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+        let query = Query::<T>::from_request_parts(parts, state).await;
+        query.map(|Query(params)| Self(params)).map_err(|rejection| {
+            Problem::invalid(clipped(&format!("query: {}", rejection.body_text())))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_segment_that_is_no_id_names_nothing() {
+        for text in ["", "0", "-1", "+1", "1.0", "abc", "9007199254740992", "99999999999999999999"]
+        {
+            assert!(Segment(text.to_owned()).activity().is_err(), "{text}");
+            assert!(Segment(text.to_owned()).reservation().is_err(), "{text}");
+        }
+        assert_eq!(Segment("30001".to_owned()).activity().unwrap().get(), 30001);
+    }
+}
