@@ -35,16 +35,17 @@ const NOBODY: u32 = 65_534;
 /// at least as many frames; ended by SIGKILL.
 fn sold(purchases: usize) -> TempDir {
     let data_dir = scratch();
-    sell(data_dir.path(), purchases, "first");
+    sell(data_dir.path(), 1, purchases);
     data_dir
 }
 
-fn sell(data_dir: &Path, purchases: usize, request_id: &str) {
+/// Users from `first_user` on buy one unit each.
+fn sell(data_dir: &Path, first_user: u64, purchases: usize) {
     let server = shop::demo(data_dir);
-    let shop = Shop::new(server.address, ACTIVITY, shop::tokens(data_dir, 1, purchases));
+    let shop = Shop::new(server.address, ACTIVITY, shop::tokens(data_dir, first_user, purchases));
     let mut connection = Connection::new(server.address);
     for shopper in 0..purchases {
-        let click = Click { shopper, request_id: request_id.to_owned() };
+        let click = Click { shopper, request_id: "once".to_owned() };
         let told = shop.click(&click, &mut connection);
         assert!(matches!(told.outcome, Outcome::Accepted { .. }), "{told:?}");
     }
@@ -137,8 +138,8 @@ fn damage_before_the_last_frame_is_refused_with_file_and_offset() {
 #[test]
 fn a_missing_segment_is_refused() {
     let data_dir = sold(2);
-    sell(data_dir.path(), 1, "second");
-    sell(data_dir.path(), 1, "third");
+    sell(data_dir.path(), 11, 1);
+    sell(data_dir.path(), 21, 1);
     let segments = segments(data_dir.path());
     assert!(segments.len() >= 3, "every start opens a segment: {segments:?}");
     fs::remove_file(&segments[1]).unwrap();

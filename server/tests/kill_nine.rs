@@ -53,6 +53,10 @@ fn what_was_acknowledged_survives_every_kill_and_the_sale_stays_exact() {
         (history, killer.join().unwrap())
     });
 
+    let retried = history.iter().filter(|told| told.tries > 1).count();
+    println!("{retried} clicks were sent more than once");
+    assert!(retried > 0, "the kills hit nobody");
+
     // Every id that was accepted, once more, and a whole life later.
     let accepted: Vec<Click> =
         shop::reservations(&history).into_values().map(|(click, _)| click).collect();

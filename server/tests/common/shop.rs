@@ -174,6 +174,8 @@ pub(crate) struct Told {
     pub(crate) outcome: Outcome,
     pub(crate) began: Instant,
     pub(crate) ended: Instant,
+    /// How often it was sent; more than once where an answer was missing or not final.
+    pub(crate) tries: u32,
 }
 
 /// Where the shoppers go: the address changes when the server is restarted.
@@ -224,12 +226,14 @@ impl Shop {
                 self.answered.fetch_add(1, Ordering::Relaxed);
                 let is_accepted = matches!(outcome, Outcome::Accepted { .. });
                 self.accepted.fetch_add(is_accepted.into(), Ordering::Relaxed);
-                return Told { click: click.clone(), outcome, began, ended: Instant::now() };
+                let ended = Instant::now();
+                return Told { click: click.clone(), outcome, began, ended, tries };
             }
             assert!(began.elapsed() < RETRY_LIMIT, "{click:?} has no answer: {answer:?}");
             std::thread::sleep(RETRY_WAIT);
             *connection = Connection::new(*self.address.read().unwrap());
         }
+        unreachable!("tries are bounded by time")
     }
 
     /// A GET that is repeated until the server is there to answer it.
