@@ -76,6 +76,13 @@ const CAMPAIGNS: Step = Step {
     budget_minutes: 10,
 };
 
+/// The same with few cases: enough to catch the planted bugs.
+const CAMPAIGNS_QUICK: Step = Step {
+    name: "campaigns",
+    work: CAMPAIGNS.work.with(&[("SLUICE_SIM_SCALE", "quick")]),
+    budget_minutes: 4,
+};
+
 /// Every hand-over between threads, in every schedule within the bound.
 const LOOM: Step = Step {
     name: "loom",
@@ -96,7 +103,7 @@ const TESTS_UNIT: Step = Step {
 
 /// What to run before each commit.
 pub(crate) fn quick() -> Vec<Step> {
-    vec![FMT, TIDY, CLIPPY, TESTS_UNIT]
+    vec![FMT, TIDY, CLIPPY, TESTS_UNIT, CAMPAIGNS_QUICK]
 }
 
 /// What must hold before a change is merged.
