@@ -220,7 +220,7 @@ impl Shop {
         let began = Instant::now();
         let path = format!("/api/flashsales/{}/purchase", self.activity);
         let body = serde_json::json!({ "client_request_id": click.request_id, "quantity": 1 });
-        loop {
+        for tries in 1.. {
             let answer = connection.call(("POST", &path), &self.tokens[click.shopper], Some(&body));
             if let Some(outcome) = answer.as_ref().ok().and_then(outcome) {
                 self.answered.fetch_add(1, Ordering::Relaxed);
