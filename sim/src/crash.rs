@@ -32,7 +32,16 @@ pub struct Taken {
 
 /// Takes a workload from an empty disk to its end. The first opening belongs to the empty one.
 pub fn take(steps: &[Step], seed: u64) -> Result<Taken, String> {
-    let mut process = Process::new(Image::empty(seed), Truth::default(), 1);
+    take_as(steps, seed, 1)
+}
+
+/// The same steps on the same disk with the same random numbers, and other records.
+pub fn take_twin(steps: &[Step], seed: u64) -> Result<Taken, String> {
+    take_as(steps, seed, 9)
+}
+
+fn take_as(steps: &[Step], seed: u64, generation: u64) -> Result<Taken, String> {
+    let mut process = Process::new(Image::empty(seed), Truth::default(), generation);
     let taken = take_steps(&mut process, steps);
     let points = process.points();
     match taken {

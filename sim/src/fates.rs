@@ -2,11 +2,12 @@
 //!
 //! | unsynced sectors | cuts                                                                    |
 //! |------------------|-------------------------------------------------------------------------|
-//! | at most 8        | every subset; each one garbage beside all new and all old; 16 mixed      |
-//! | more             | none, all, each one missing; each eighth garbage; 64 mixed               |
+//! | at most 4        | each old, new or garbage, in every combination                          |
+//! | at most 8        | every subset; each one garbage beside all new and all old; 64 mixed      |
+//! | more             | none, all, each one missing; each eighth garbage; 128 mixed              |
 //!
 //! Every subset of at most four unsynced name operations; of more none, all, each one missing. The
-//! two are crossed where that gives at most 64 cuts; else every choice of sectors is met by no and
+//! two are crossed where that gives at most 256 cuts; else every choice of sectors is met by no and
 //! all names in turn, and every choice of names by no and all sectors. Beside them stands a
 //! process that was killed while the power stayed on.
 
@@ -15,9 +16,10 @@ use wal::device::sim::{Fate, Image};
 /// Sectors that are taken through every subset.
 const EXHAUSTIVE_SECTORS: usize = 8;
 const EXHAUSTIVE_NAMES: usize = 4;
-const CROSSED_MAX: usize = 64;
-const MIXED: usize = 64;
-const MIXED_BESIDE_EXHAUSTIVE: usize = 16;
+const EXHAUSTIVE_WITH_GARBAGE: usize = 4;
+const CROSSED_MAX: usize = 256;
+const MIXED: usize = 128;
+const MIXED_BESIDE_EXHAUSTIVE: usize = 64;
 
 /// A sequence of random numbers from a seed: splitmix64.
 #[derive(Clone, Copy)]
@@ -123,7 +125,8 @@ pub fn some_cuts(image: &Image, count: usize, random: &mut Random) -> Vec<Cut> {
         cuts.push(Cut::Power { new: wide(random), garbage, names: wide(random) });
     }
     if image.unsynced() == (0, 0) {
-        cuts.truncate(1);
+        // Both still differ: a failed sync leaves in the cache what the disk does not have.
+        cuts.truncate(2);
     }
     cuts
 }
@@ -135,12 +138,18 @@ fn wide(random: &mut Random) -> u128 {
 fn sector_choices(sectors: usize, random: &mut Random) -> Vec<(u128, u128)> {
     let all = low(sectors);
     let mut choices = Vec::new();
+    if sectors <= EXHAUSTIVE_WITH_GARBAGE {
+        for garbage in 0..=all {
+            choices.extend((0..=all).filter(|new| new & garbage == 0).map(|new| (new, garbage)));
+        }
+        return choices;
+    }
     let mixed = if sectors <= EXHAUSTIVE_SECTORS {
         choices.extend((0..=all).map(|new| (new, 0)));
         for sector in 0..sectors {
             choices.extend([(0, 1 << sector), (all, 1 << sector)]);
         }
-        if sectors > 1 { MIXED_BESIDE_EXHAUSTIVE } else { 0 }
+        MIXED_BESIDE_EXHAUSTIVE
     } else {
         choices.extend([(0, 0), (all, 0)]);
         choices.extend((0..sectors).map(|missing| (all & !(1 << missing), 0)));

@@ -17,7 +17,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use wal::device::sim::{Image, Op, SimDevice};
+use wal::device::sim::{Fault, Image, Op, SimDevice};
 use wal::{
     CONTROL_SHARD, Class, Committed, Format, Log, LogUnavailable, OWNER_BYTES, OpenError,
     OpenOptions, OpenReport, record_bytes,
@@ -174,6 +174,9 @@ pub struct Process {
     observed: bool,
     fatal: Arc<AtomicBool>,
     next_body: u64,
+    fault: Option<Fault>,
+    /// Operations begun and made to fail on the device of a process that was killed.
+    earlier: (u64, u64),
 }
 
 impl Process {
@@ -189,6 +192,8 @@ impl Process {
             observed: false,
             fatal: Arc::new(AtomicBool::new(false)),
             next_body: generation << 32,
+            fault: None,
+            earlier: (0, 0),
         }
     }
 
@@ -200,6 +205,22 @@ impl Process {
     /// The log, while it is open.
     pub fn log(&self) -> Option<&Log> {
         self.log.as_ref()
+    }
+
+    /// Makes operations fail, counted over kills and new starts.
+    pub fn persist_fault(&mut self, fault: Option<Fault>) {
+        self.fault = fault;
+        let (ops, _) = self.earlier;
+        self.device.set_fault(fault.and_then(|fault| match fault.at.checked_sub(ops) {
+            None | Some(0) if fault.lasting => Some(Fault { at: 1, ..fault }),
+            None | Some(0) => None,
+            Some(at) => Some(Fault { at, ..fault }),
+        }));
+    }
+
+    /// Operations that were made to fail.
+    pub fn faults_hit(&self) -> u64 {
+        self.earlier.1 + self.device.counts().1
     }
 
     /// Whether the log said that it failed.
@@ -355,32 +376,34 @@ impl Process {
         self.commit(log)
     }
 
-    /// Is killed before the last sync of a commit, and starts again with the cache as it was.
+    /// Is killed between the write and the sync of a commit, and starts again with the cache as it
+    /// was.
     fn kill(&mut self) -> Result<(), Stopped> {
         let log = self.opened()?;
-        let was_observed = self.observed;
-        if !was_observed {
-            self.observe();
-        }
         let before = self.truth.acked;
         self.append(&log, 1, SMALL_BODY_BYTES)?;
-        self.commit(&log)?;
+        let was_observed = self.observed;
+        self.observe();
+        let committed = self.commit(&log);
         drop(log);
+        if matches!(committed, Err(Stopped::Failed)) {
+            return committed;
+        }
         let mut watch = self.watch();
         let at = watch.points.iter().rposition(|point| point.op == Some(Op::Sync));
-        let killed = at.map(|at| {
-            watch.points.truncate(at + 1);
-            watch.points[at].image.killed()
-        });
-        if !was_observed {
-            watch.points.clear();
-        }
+        let Some(at) = at else { return Err(Stopped::Wrong("a commit without a sync".into())) };
+        let killed = watch.points[at].image.killed();
+        // What came after never happened.
+        let undone = (watch.points.len() - at) as u64;
+        watch.points.truncate(if was_observed { at } else { 0 });
         drop(watch);
-        let Some(killed) = killed else { return Err(Stopped::Wrong("no sync".into())) };
         self.drop_log();
         self.device.observe(None);
         self.observed = false;
+        let (ops, hit) = self.device.counts();
+        self.earlier = (self.earlier.0 + ops - undone, self.earlier.1 + hit);
         self.device = SimDevice::new(killed);
+        self.persist_fault(self.fault);
         self.truth.acked = before;
         self.watch().floor = before;
         if was_observed {
