@@ -3,7 +3,7 @@
 //!
 //! A workload's last step is watched; those before it are the last steps of shorter workloads. At
 //! each point the disk is put through the cuts of [`fates`](crate::fates), then
-//! [`survives`] recovers it and compares with the truth.
+//! [`survives`] recovers it and compares with the truth (W3).
 
 use wal::device::sim::{Image, Op};
 
