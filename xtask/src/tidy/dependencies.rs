@@ -25,8 +25,8 @@ const RULES: &[Rule] = &[
     Rule { name: "xtask", product: &[], tests: &[] },
 ];
 
-/// Features for campaigns, which must never be in what is shipped.
-const CAMPAIGN_FEATURES: &[&str] = &["\"sim\"", "\"planted-bugs\""];
+/// Features for campaigns and measurements, which must never be in what is shipped.
+const CAMPAIGN_FEATURES: &[&str] = &["\"sim\"", "\"planted-bugs\"", "\"internals\""];
 
 /// The crates that a campaign or a measurement is made of, and that nobody ships.
 const TOOLS: &[&str] = &["sim", "benches", "loom-tests", "xtask"];

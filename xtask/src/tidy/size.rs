@@ -39,7 +39,18 @@ impl fmt::Display for Exception {
 }
 
 /// Every exception, with its reason.
-pub(super) const EXCEPTIONS: &[Exception] = &[];
+pub(super) const EXCEPTIONS: &[Exception] = &[
+    Exception {
+        path: "engine/tests/event_codec.rs",
+        function: Some("bodies"),
+        reason: "a table: one example of every kind of event",
+    },
+    Exception {
+        path: "engine/tests/whole_event_set.rs",
+        function: Some("an_event_that_cannot_have_happened_is_refused_and_changes_nothing"),
+        reason: "a table: every way in which an event can contradict the state",
+    },
+];
 
 pub(super) fn check(tree: &Tree, exceptions: &[Exception]) -> Vec<Problem> {
     let mut problems = Vec::new();
