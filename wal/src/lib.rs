@@ -48,6 +48,9 @@ mod frame;
 mod ids;
 mod inspect;
 mod intake;
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals;
 pub mod limits;
 mod log;
 mod metrics;

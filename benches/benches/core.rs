@@ -1,0 +1,79 @@
+//! The rules alone: decide and apply, without log, lock or clock.
+
+#![allow(clippy::unwrap_used, missing_docs, reason = "a bench that can't run ends")]
+
+use std::hint::black_box;
+
+use benches::{ACTOR, REQUEST_ID, definition};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use engine::core::apply::{apply, apply_hashed};
+use engine::core::codec;
+use engine::core::command::{Command, Reserve};
+use engine::core::decide::{Outcome, Purchase, decide, reserve};
+use engine::core::event::Front;
+use engine::core::ids::{ActivityId, Ordinal, UserId};
+use engine::core::limits::UNITS_MAX;
+use engine::core::request::RequestHasher;
+use engine::core::shard::{Shard, ShardSeed};
+
+fn on_sale(id: ActivityId) -> Shard {
+    let mut shard = Shard::new(ShardSeed { table_seed: 1, requests: RequestHasher::new(&[7; 16]) });
+    let ordinal = Ordinal::new(1).unwrap();
+    let create =
+        Command::Create { actor: ACTOR, ordinal, total: UNITS_MAX, definition: definition() };
+    for (seq, command) in [(1, create), (2, Command::Publish { actor: ACTOR })] {
+        let Outcome::Accepted { events } = decide(&shard, id, &command, 1_000) else { panic!() };
+        events.iter().for_each(|event| apply(&mut shard, event, seq).unwrap());
+    }
+    shard
+}
+
+fn command(user: u64, request_hash: u128) -> Reserve<'static> {
+    let user = UserId::new(user).unwrap();
+    Reserve { user, request_id: REQUEST_ID, request_hash, quantity: 1, front: Front::Api }
+}
+
+fn core(criterion: &mut Criterion) {
+    let id = ActivityId::new(30_001).unwrap();
+    let mut group = criterion.benchmark_group("core");
+    group.throughput(Throughput::Elements(1));
+
+    let mut shard = on_sale(id);
+    let hash = shard.requests().hash(REQUEST_ID);
+    let (mut user, mut seq) = (0, 2);
+    group.bench_function("decide + apply, a purchase", |bencher| {
+        bencher.iter(|| {
+            user += 1;
+            seq += 1;
+            let command = command(user, hash);
+            let Purchase::Accepted(event) = reserve(&shard, id, &command, 1_000) else { panic!() };
+            apply_hashed(&mut shard, &event, seq, hash).unwrap();
+        });
+    });
+    group.bench_function("decide, a replay", |bencher| {
+        bencher.iter(|| reserve(black_box(&shard), id, &command(1, hash), 1_000));
+    });
+    group.bench_function("decide, not in window", |bencher| {
+        bencher.iter(|| reserve(black_box(&shard), id, &command(u64::from(u32::MAX), 1), 0));
+    });
+    group.bench_function("hash a request id", |bencher| {
+        bencher.iter(|| shard.requests().hash(black_box(REQUEST_ID)));
+    });
+    let Purchase::Accepted(event) = reserve(&shard, id, &command(1 << 40, hash), 1_000) else {
+        panic!()
+    };
+    let mut bytes = Vec::with_capacity(256);
+    group.bench_function("encode a purchase", |bencher| {
+        bencher.iter(|| {
+            bytes.clear();
+            codec::encode(black_box(&event), &mut bytes);
+        });
+    });
+    let kind = codec::kind(&event.body);
+    group.bench_function("decode a purchase", |bencher| {
+        bencher.iter(|| codec::decode(kind, codec::FORMAT_VERSION, black_box(&bytes)).unwrap());
+    });
+}
+
+criterion_group!(benches, core);
+criterion_main!(benches);
