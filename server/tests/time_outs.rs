@@ -72,6 +72,7 @@ fn unpaid_units_sell_out_again_and_again_across_kills() {
         let body = shop.get(&path, &shop.tokens[click.shopper]);
         assert_eq!((&body["status"], &body["reason"]), (&json!("rolled_back"), &json!("timeout")));
     }
+    wait_until_sql_knows(data_dir.path(), reservations.len());
     assert!(server.stop().success());
     let checked = books::check(data_dir.path(), activity);
     let sold = reservations.len() as u64;
@@ -134,6 +135,23 @@ fn wait_until_all_are_back(shop: &Shop, admin: &str) {
         assert!(Instant::now() < deadline, "{locked} units never came back");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+/// Polls until SQLite has a timed-out order for each reservation, all slots free and all units
+/// back on the shelf.
+fn wait_until_sql_knows(data_dir: &Path, reservations: usize) {
+    let deadline = Instant::now() + RETURN_TIMEOUT;
+    let expected = i64::try_from(reservations).unwrap();
+    let timed_out = "SELECT count(*) FROM orders WHERE status = 'timeout' \
+        AND user_activity_key IS NULL AND cancelled_at IS NOT NULL";
+    while books::count(data_dir, timed_out) != expected {
+        assert!(Instant::now() < deadline, "{} of {expected}", books::count(data_dir, timed_out));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(books::count(data_dir, "SELECT count(*) FROM orders"), expected);
+    let full = "SELECT count(*) FROM flashsale_activities \
+        WHERE title = 'unpaid' AND stock = total_stock AND locked_stock = 0 AND sold_stock = 0";
+    assert_eq!(books::count(data_dir, full), 1);
 }
 
 /// Replays the log's own account of the activity: no unit is sold twice at a time, none comes
