@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use engine::Busy;
 use engine::core::ids::OrderPrefix;
 use wal::{LogIdentity, Lsn};
 
@@ -35,20 +36,45 @@ pub trait Host: Send + Sync + 'static {
     fn announced_lsn(&self, sink: &str) -> Lsn;
 
     /// Appends "`sink` holds everything up to `lsn`, which is `marks` (shard, its sequence)".
-    /// Needn't be durable when it returns: a lost one is announced again after the next start.
+    /// A mark that is lost with a crash is announced again after the next start.
     ///
     /// # Errors
     /// Where nothing was appended; the bridge asks again later.
     fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy>;
 }
 
-/// The engine took nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Busy {
-    /// Too much in flight.
-    #[error("the engine has too much in flight")]
-    Overloaded,
-    /// The log has failed.
-    #[error("the log is not available")]
-    LogUnavailable,
+impl Host for engine::Engine {
+    type Source = wal::Reader;
+
+    fn identity(&self) -> LogIdentity {
+        self.identity()
+    }
+
+    fn source(&self) -> wal::Reader {
+        self.reader()
+    }
+
+    fn durable_lsn(&self) -> Lsn {
+        self.durable_lsn()
+    }
+
+    fn wait_durable_beyond(&self, lsn: Lsn, timeout: Duration) -> bool {
+        self.wait_durable_beyond(lsn, timeout)
+    }
+
+    fn order_prefix(&self) -> OrderPrefix {
+        self.order_prefix()
+    }
+
+    fn request_hash_key(&self) -> [u8; 16] {
+        self.request_hash_key()
+    }
+
+    fn announced_lsn(&self, sink: &str) -> Lsn {
+        self.announced_lsn(sink)
+    }
+
+    fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
+        self.sink_advanced(sink, lsn, marks)
+    }
 }

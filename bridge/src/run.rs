@@ -23,6 +23,10 @@ use crate::sql::sqlite::{SqliteStore, UrlError, connect_options};
 /// How long the thread waits for the log before it looks whether it shall stop.
 const IDLE_WAIT: Duration = Duration::from_millis(50);
 
+/// A log that has failed answers at once that nothing more will be durable: without a pause the
+/// thread would spin until the process has ended.
+const FAILED_LOG_WAIT: Duration = Duration::from_millis(1);
+
 /// How much lower the thread's priority is: yields to the sale without starving on a full machine.
 const THREAD_NICE: i32 = 5;
 
@@ -241,7 +245,9 @@ impl<H: Host> Runner<'_, H> {
                 Step::Applied { .. } => backoff.reset(),
                 Step::CaughtUp => {
                     // Blocks the runtime: nothing else runs in it.
-                    self.host.wait_durable_beyond(follower.position(), IDLE_WAIT);
+                    if !self.host.wait_durable_beyond(follower.position(), IDLE_WAIT) {
+                        tokio::time::sleep(FAILED_LOG_WAIT).await;
+                    }
                 }
             }
         }

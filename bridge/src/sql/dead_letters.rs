@@ -7,7 +7,7 @@ use engine::core::event::DeadLetterResolution;
 use engine::core::ids::ReservationId;
 
 use super::fault::SinkError;
-use super::orders::Reservation;
+use super::reservations::Reservation;
 use super::sink::update_all;
 use super::store::{Lookup, Rows, StoreError, Table, Transaction, Value};
 

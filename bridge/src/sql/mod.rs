@@ -3,7 +3,7 @@
 //! ```text
 //! batch ─ needs ──→ rows read ─┐
 //!   └─ events ────────────────→ fold ──→ rows ──→ sink: one transaction with the cursor
-//!                               activities orders payments refunds flows audit dead_letters
+//!                               activities reservations orders payments refunds flows audit dead_letters
 //! ```
 //!
 //! [`sink`] drives; [`fold`] and the tables beside it are free of any dialect; [`store`] is the
@@ -22,6 +22,7 @@ mod orders;
 mod payments;
 pub mod queries;
 mod refunds;
+mod reservations;
 pub mod schema;
 pub mod sink;
 pub mod sqlite;

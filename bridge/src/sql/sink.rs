@@ -21,13 +21,14 @@ use super::fold::{Fold, Site};
 use super::needs::{Needs, decode};
 use super::orders::{self, ReservationRows};
 use super::refunds::Refunds;
+use super::reservations;
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value};
 use crate::cursor::Cursor;
 use crate::host::Host;
 use crate::tail::Batch;
 
 /// The name under which this sink's cursor and marks are kept.
-pub const SINK_NAME: &str = "sql";
+pub const SINK_NAME: &str = engine::ORDERS_SINK;
 
 static CURSOR: Table = Table {
     name: "bridge_cursor",
@@ -137,11 +138,11 @@ impl<S: Store> SqlSink<S> {
 
         self.activities.load(needs.activities.iter().copied(), &mut transaction).await?;
         let known: Vec<ReservationId> = needs.reservations.iter().copied().collect();
-        let reservations = orders::load(&known, &mut transaction).await?;
+        let loaded = reservations::load(&known, &mut transaction).await?;
         let buyers: Vec<u64> = needs.buyers.iter().copied().collect();
         let addresses = orders::load_addresses(&buyers, &mut transaction).await?;
         let mut refunds = Refunds::default();
-        let refunded: Vec<String> = reservations
+        let refunded: Vec<String> = loaded
             .iter()
             .filter(|reservation| needs.refunded.contains(&reservation.id))
             .map(|reservation| reservation.order_no.clone())
@@ -150,8 +151,7 @@ impl<S: Store> SqlSink<S> {
         let mut dead_letters = DeadLetters::default();
         dead_letters.load(&needs.dead, &mut transaction).await?;
 
-        let mut fold =
-            Fold::new(self.site, &mut self.activities, reservations, refunds, dead_letters);
+        let mut fold = Fold::new(self.site, &mut self.activities, loaded, refunds, dead_letters);
         for event in &events {
             fold.take(event)?;
         }
