@@ -14,6 +14,7 @@ use super::limits::EXPIRY_GRACE_MS_MAX;
 use super::publication::Publication;
 use super::reservation::Slot;
 use super::side::{Adopted, Operation, Refund};
+use super::slots::Slots;
 use super::table::{Table, Tables};
 use super::terms::Terms;
 use super::user::Users;
@@ -34,7 +35,7 @@ pub struct Activity {
     pub(super) was_published: bool,
 
     /// Reservations accepted here, by position.
-    pub(super) slots: Vec<Slot>,
+    pub(super) slots: Slots,
     /// Index of the first slot that is unpaid; none before it is. The whole timer.
     pub(super) unpaid_from: usize,
     pub(super) users: Users,
@@ -102,7 +103,7 @@ impl Activity {
             sold_before: figures.sold,
             flags,
             was_published: flags.on_sale,
-            slots: Vec::new(),
+            slots: Slots::default(),
             unpaid_from: 0,
             users: Users::new(tables),
             payments: tables.make(),
@@ -185,7 +186,7 @@ impl Activity {
     }
 
     /// Reservations accepted here, by position.
-    pub fn slots(&self) -> &[Slot] {
+    pub const fn slots(&self) -> &Slots {
         &self.slots
     }
 

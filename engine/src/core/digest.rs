@@ -39,7 +39,7 @@ fn activity_digest(id: ActivityId, activity: &Activity) -> u128 {
     terms(&mut hash, activity);
 
     hash.numbers(&[activity.slots.len() as u64, activity.unpaid_from as u64]);
-    for slot in &activity.slots {
+    for slot in activity.slots.iter() {
         hash_slot(&mut hash, slot);
     }
     hash.wide(sum(activity.users.iter().map(|(user, held)| {

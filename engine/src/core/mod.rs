@@ -26,6 +26,7 @@ pub mod request;
 pub mod reservation;
 pub mod shard;
 pub mod side;
+pub mod slots;
 mod table;
 pub mod terms;
 mod user;

@@ -26,7 +26,7 @@ use super::ids::{Position, UserId};
 /// ```
 ///
 /// With its user's share of the user table (16 bytes and 1 of control, at a load of 7/16 in the
-/// worst case, right after the table grew) a reservation costs at most 95 bytes.
+/// worst case, right after a part of the table grew) a reservation costs at most 95 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     request_hash: [u64; 2],

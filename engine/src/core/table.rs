@@ -11,6 +11,10 @@ pub(super) struct Tables(pub(super) u64);
 
 impl Tables {
     pub(super) fn make<K, V>(self) -> Table<K, V> {
-        Table::with_hasher(FixedState::with_seed(self.0))
+        Table::with_hasher(self.hasher())
+    }
+
+    pub(super) fn hasher(self) -> FixedState {
+        FixedState::with_seed(self.0)
     }
 }

@@ -4,23 +4,35 @@
 //! shopper has none or one. Who has more than [`CHAIN_LENGTH_MAX`] gets an index instead, so that
 //! a back end that buys without limit for one user does not walk ever longer chains.
 
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
 use super::ids::{Ordinal, Position, ReservationId, UserId};
 use super::reservation::Slot;
+use super::slots::Slots;
 use super::table::{Table, Tables};
 
 /// The longest chain that is walked.
 pub(super) const CHAIN_LENGTH_MAX: usize = 16;
 
+/// Parts of the user table. A table that grows moves all it holds, under the shard's lock: with a
+/// million users, parts keep that pause below a millisecond.
+const PARTS: usize = 64;
+
 /// What is known of a user: 16 bytes with the id, see [`Slot`]'s budget.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct User {
+    id: UserId,
     /// Units reserved or bought, but for refunds that freed the limit.
     held: u32,
     /// The newest reservation accepted here.
     last: Option<Position>,
 }
 
-const _: () = assert!(size_of::<(UserId, User)>() == 16);
+const _: () = assert!(size_of::<User>() == 16);
 
 /// Reservations of one user, by the hash of their request ids.
 type Index = Table<u128, ReservationId>;
@@ -39,7 +51,8 @@ pub(super) struct Known {
 /// An activity's users.
 #[derive(Debug)]
 pub(super) struct Users {
-    table: Table<UserId, User>,
+    parts: Box<[HashTable<User>; PARTS]>,
+    hasher: FixedState,
     /// Those with long chains or adopted reservations: all of their reservations.
     indexed: Table<UserId, Index>,
     tables: Tables,
@@ -47,17 +60,18 @@ pub(super) struct Users {
 
 impl Users {
     pub(super) fn new(tables: Tables) -> Self {
-        Self { table: tables.make(), indexed: tables.make(), tables }
+        let parts = Box::new([const { HashTable::new() }; PARTS]);
+        Self { parts, hasher: tables.hasher(), indexed: tables.make(), tables }
     }
 
     /// Units that `user` holds.
     pub(super) fn held(&self, user: UserId) -> u32 {
-        self.table.get(&user).map_or(0, |user| user.held)
+        self.find(user).map_or(0, |user| user.held)
     }
 
     /// Every user with the units that each holds, in no order that anything may rest on.
     pub(super) fn iter(&self) -> impl Iterator<Item = (UserId, u32)> {
-        self.table.iter().map(|(id, user)| (*id, user.held))
+        self.parts.iter().flatten().map(|user| (user.id, user.held))
     }
 
     /// What is known of `user` and of a request. `slots` are the activity's, `ordinal` its own.
@@ -65,10 +79,10 @@ impl Users {
         &self,
         user: UserId,
         request_hash: u128,
-        slots: &[Slot],
+        slots: &Slots,
         ordinal: Ordinal,
     ) -> Known {
-        let Some(&User { held, last }) = self.table.get(&user) else {
+        let Some(&User { held, last, .. }) = self.find(user) else {
             return Known { held: 0, count: 0, found: None };
         };
         if let Some(index) = self.index(user) {
@@ -89,20 +103,23 @@ impl Users {
 
     /// Notes that `user` holds `held` units now.
     pub(super) fn set_held(&mut self, user: UserId, held: u32) {
-        self.table.entry(user).or_default().held = held;
+        self.entry(user).held = held;
     }
 
-    /// Adds a reservation to its user's chain and gives it back linked, to be put at `position`
-    /// of `slots`.
-    pub(super) fn chain(
+    /// Adds a reservation, with which its user holds `held` units, to the user's chain, and gives
+    /// it back linked, to be put at `position` of `slots`.
+    pub(super) fn accept(
         &mut self,
         slot: Slot,
+        held: u32,
         position: Position,
-        slots: &[Slot],
+        slots: &Slots,
         ordinal: Ordinal,
     ) -> Slot {
+        let user = self.entry(slot.user());
+        user.held = held;
+        let last = user.last.replace(position);
         let id = ReservationId::compose(ordinal, position);
-        let last = self.table.entry(slot.user()).or_default().last.replace(position);
         if let Some(index) = self.index_mut(slot.user()) {
             index.insert(slot.request_hash(), id);
         } else if chain(last, slots).nth(CHAIN_LENGTH_MAX - 1).is_some() {
@@ -112,22 +129,39 @@ impl Users {
         slot.after(last)
     }
 
-    /// Adds a reservation with an id from elsewhere.
+    /// Adds a reservation with an id from elsewhere, with which its user holds `held` units.
     pub(super) fn adopt(
         &mut self,
-        id: ReservationId,
         slot: &Slot,
-        slots: &[Slot],
+        held: u32,
+        id: ReservationId,
+        slots: &Slots,
         ordinal: Ordinal,
     ) {
-        let user = slot.user();
-        let last = self.table.entry(user).or_default().last;
-        let index = match self.indexed.contains_key(&user) {
-            true => self.index_mut(user),
-            false => Some(self.make_index(user, last, slots, ordinal)),
+        let user = self.entry(slot.user());
+        user.held = held;
+        let last = user.last;
+        let index = match self.indexed.contains_key(&slot.user()) {
+            true => self.index_mut(slot.user()),
+            false => Some(self.make_index(slot.user(), last, slots, ordinal)),
         };
         if let Some(index) = index {
             index.insert(slot.request_hash(), id);
+        }
+    }
+
+    fn find(&self, user: UserId) -> Option<&User> {
+        let hash = self.hasher.hash_one(user);
+        self.parts.get(part(hash))?.find(hash, |it| it.id == user)
+    }
+
+    fn entry(&mut self, id: UserId) -> &mut User {
+        let hash = self.hasher.hash_one(id);
+        let hasher = &self.hasher;
+        let rehash = |user: &User| hasher.hash_one(user.id);
+        match self.parts[part(hash)].entry(hash, |it| it.id == id, rehash) {
+            Entry::Occupied(occupied) => occupied.into_mut(),
+            Entry::Vacant(vacant) => vacant.insert(User { id, held: 0, last: None }).into_mut(),
         }
     }
 
@@ -144,7 +178,7 @@ impl Users {
         &mut self,
         user: UserId,
         last: Option<Position>,
-        slots: &[Slot],
+        slots: &Slots,
         ordinal: Ordinal,
     ) -> &mut Index {
         let tables = self.tables;
@@ -156,8 +190,14 @@ impl Users {
     }
 }
 
+/// The part of the user table that a hash belongs to. Its bits are none of those by which a part
+/// finds its bucket (the low ones) and its tag (the highest seven).
+const fn part(hash: u64) -> usize {
+    (hash >> 48) as usize % PARTS
+}
+
 /// The reservations from `last` back to the user's first.
-fn chain(last: Option<Position>, slots: &[Slot]) -> impl Iterator<Item = (Position, &Slot)> {
+fn chain(last: Option<Position>, slots: &Slots) -> impl Iterator<Item = (Position, &Slot)> {
     let link = move |position: Position| slots.get(position.index()).map(|slot| (position, slot));
     std::iter::successors(last.and_then(link), move |(_, slot)| slot.previous().and_then(link))
 }

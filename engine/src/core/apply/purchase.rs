@@ -24,11 +24,13 @@ pub(super) fn reserved(
         .ok_or(ApplyError::Misplaced(reservation))?;
     let following = activity.figures.moved(Pool::Available, Pool::Locked, quantity);
     activity.check_figures(now, following, figures)?;
-    activity.check_held(now, user, |held| held.checked_add(quantity), held)?;
-
     let known = activity.users.look_up(user, now.request_hash, &activity.slots, activity.ordinal);
     if known.found.is_some() {
         return Err(ApplyError::RequestRepeated(reservation));
+    }
+    if known.held.checked_add(quantity) != Some(held) {
+        let (activity, present) = (now.id, known.held);
+        return Err(ApplyError::Held { activity, user, present, carried: held });
     }
     // W17: held is at most the limit in force at this acceptance.
     let limit = activity.terms.per_user_limit;
@@ -38,9 +40,8 @@ pub(super) fn reserved(
     }
 
     activity.figures = figures;
-    activity.users.set_held(user, held);
     let slot = Slot::new(user, quantity, now.request_hash, now.at_ms, now.shard_seq);
-    let slot = activity.users.chain(slot, position, &activity.slots, activity.ordinal);
+    let slot = activity.users.accept(slot, held, position, &activity.slots, activity.ordinal);
     activity.slots.push(slot);
     Ok(())
 }
@@ -87,10 +88,9 @@ pub(super) fn adopted(
     activity.check_held(now, user, more, held)?;
 
     activity.figures = figures;
-    activity.users.set_held(user, held);
     let mut slot = Slot::new(user, quantity, now.request_hash, created_ms, now.shard_seq);
     slot.set_status(status, updated_ms);
-    activity.users.adopt(reservation, &slot, &activity.slots, activity.ordinal);
+    activity.users.adopt(&slot, held, reservation, &activity.slots, activity.ordinal);
     activity.adopted.insert(reservation, Adopted { slot, old_id, order_no: order_no.into() });
     if status == Status::Reserved {
         activity.adopted_unpaid.insert((created_ms, reservation));

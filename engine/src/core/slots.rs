@@ -1,0 +1,78 @@
+//! An activity's reservations by position, in chunks: a million of them must not be moved at once
+//! because one more came, while the shard's lock is held.
+
+use super::reservation::Slot;
+
+/// Slots in a chunk: 56 KiB.
+const CHUNK_SLOTS: usize = 1024;
+
+/// A dense array that grows by one chunk at a time.
+#[derive(Debug, Default)]
+pub struct Slots {
+    /// All full but the last. The first grows as it fills, for most activities are small.
+    chunks: Vec<Vec<Slot>>,
+    count: usize,
+}
+
+impl Slots {
+    /// Reservations in it.
+    pub const fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The reservation at `index`, from 0.
+    pub fn get(&self, index: usize) -> Option<&Slot> {
+        self.chunks.get(index / CHUNK_SLOTS)?.get(index % CHUNK_SLOTS)
+    }
+
+    /// The reservations, by position.
+    pub fn iter(&self) -> impl Iterator<Item = &Slot> {
+        self.chunks.iter().flatten()
+    }
+
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Slot> {
+        self.chunks.get_mut(index / CHUNK_SLOTS)?.get_mut(index % CHUNK_SLOTS)
+    }
+
+    pub(super) fn push(&mut self, slot: Slot) {
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK_SLOTS => chunk.push(slot),
+            Some(_) => {
+                let mut chunk = Vec::with_capacity(CHUNK_SLOTS);
+                chunk.push(slot);
+                self.chunks.push(chunk);
+            }
+            None => self.chunks.push(vec![slot]),
+        }
+        self.count += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ids::UserId;
+    use super::*;
+
+    #[test]
+    fn each_slot_stays_where_it_was_put() {
+        let mut slots = Slots::default();
+        assert!(slots.is_empty() && slots.get(0).is_none());
+        let count = 3 * CHUNK_SLOTS as u64 + 1;
+        for number in 1..=count {
+            slots.push(Slot::new(UserId::new(number).unwrap(), 1, 0, 0, number));
+            assert_eq!(slots.len() as u64, number);
+        }
+        for (index, number) in (1..=count).enumerate() {
+            assert_eq!(slots.get(index).unwrap().shard_seq(), number);
+        }
+        assert!(slots.get(slots.len()).is_none());
+        assert!(slots.iter().map(Slot::shard_seq).eq(1..=count));
+        slots.get_mut(CHUNK_SLOTS).unwrap().set_attempts(9);
+        assert_eq!(slots.iter().position(|slot| slot.attempts() == 9), Some(CHUNK_SLOTS));
+    }
+}
