@@ -3,10 +3,11 @@
 //! ```text
 //! batch ─ needs ──→ rows read ─┐
 //!   └─ events ────────────────→ fold ──→ rows ──→ sink: one transaction with the cursor
-//!                               activities reservations orders payments refunds flows audit dead_letters
+//!                               activities reservations orders payments
+//!                               refunds flows audit dead_letters
 //! ```
 //!
-//! [`sink`] drives; [`fold`] and the tables beside it are free of any dialect; [`store`] is the
+//! [`sink`] drives; `fold` and the tables beside it are free of any dialect; [`store`] is the
 //! seam to the database and [`sqlite`] one implementation of it. [`queries`] and [`accounts`] are
 //! what the server reads and writes there.
 
