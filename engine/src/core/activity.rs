@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::command::{ActivityFigures, Reservation};
 use super::event::{Definition, Figures, Status};
-use super::ids::{ActivityId, Ordinal, Position, ReservationId};
+use super::ids::{ActivityId, Ordinal, Position, ReservationId, UserId};
 use super::limits::EXPIRY_GRACE_MS_MAX;
 use super::publication::Publication;
 use super::reservation::Slot;
@@ -164,16 +164,12 @@ impl Activity {
     }
 
     /// Units that `user` holds.
-    pub fn held(&self, user: super::ids::UserId) -> u32 {
+    pub fn held(&self, user: UserId) -> u32 {
         self.users.held(user)
     }
 
     /// The reservation that `user`'s request made here, if one did.
-    pub fn find_request(
-        &self,
-        user: super::ids::UserId,
-        request_hash: u128,
-    ) -> Option<ReservationId> {
+    pub fn find_request(&self, user: UserId, request_hash: u128) -> Option<ReservationId> {
         self.users.look_up(user, request_hash, &self.slots, self.ordinal).found
     }
 

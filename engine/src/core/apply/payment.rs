@@ -1,28 +1,22 @@
 //! Reservations change: paid, given back, reinstated, refunded, dead-lettered.
 //!
-//! | event         | status before -> after   | units                       | held                 |
-//! |---------------|--------------------------|-----------------------------|----------------------|
-//! | Confirmed     | reserved -> confirmed    | locked -> sold              | same                 |
-//! | Restored      | reserved -> rolled back  | locked -> available         | less                 |
-//! | Reinstated    | rolled back -> confirmed | available -> sold           | more, to the limit   |
-//! | RefundSettled | confirmed -> confirmed   | sold -> avail. if `restock` | less if `free_limit` |
+//! | event         | status before -> after   | units                       | held               |
+//! |---------------|--------------------------|-----------------------------|--------------------|
+//! | Confirmed     | reserved -> confirmed    | locked -> sold              | same               |
+//! | Restored      | reserved -> rolled back  | locked -> available         | less               |
+//! | Reinstated    | rolled back -> confirmed | available -> sold           | more, to the limit |
+//! | RefundSettled | confirmed -> confirmed   | sold -> available, if asked | less, if asked     |
 //!
 //! A refund that does not restock leaves its units in sold: they were sold, and are no one's.
 
 use super::super::activity::Activity;
-use super::super::event::{Body, DeadLetterResolution, Figures, Pool, RestoreReason, Status};
-use super::super::ids::{ReservationId, UserId};
+use super::super::event::{Body, DeadLetterResolution, Pool, RestoreReason, Status};
+use super::super::ids::ReservationId;
 use super::super::side::{Refund, RefundStatus};
 use super::{ApplyError, Now};
 
-/// Units of a reservation moved.
+/// Which way a reservation's units went.
 struct Move<'a> {
-    reservation: ReservationId,
-    user: UserId,
-    quantity: u32,
-    held: u32,
-    version: u32,
-    figures: Figures,
     from: Pool,
     to: Pool,
     status: Status,
@@ -31,64 +25,34 @@ struct Move<'a> {
 
 impl<'a> Move<'a> {
     fn of(body: &Body<'a>) -> Self {
-        match *body {
-            Body::Confirmed {
-                reservation,
-                user,
-                quantity,
-                held,
-                version,
-                figures,
-                payment_no,
-                ..
-            } => {
-                let (from, to, status) = (Pool::Locked, Pool::Sold, Status::Confirmed);
-                let payment_no = Some(payment_no);
-                #[rustfmt::skip]
-                return Self {
-                    reservation, user, quantity, held, version, figures, from, to, status,
-                    payment_no,
-                };
+        let (from, to, status, payment_no) = match *body {
+            Body::Confirmed { payment_no, .. } => {
+                (Pool::Locked, Pool::Sold, Status::Confirmed, Some(payment_no))
             }
-            Body::Reinstated {
-                reservation,
-                user,
-                quantity,
-                held,
-                version,
-                figures,
-                payment_no,
-                ..
-            } => {
-                let (from, to, status) = (Pool::Available, Pool::Sold, Status::Confirmed);
-                let payment_no = Some(payment_no);
-                #[rustfmt::skip]
-                return Self {
-                    reservation, user, quantity, held, version, figures, from, to, status,
-                    payment_no,
-                };
+            Body::Reinstated { payment_no, .. } => {
+                (Pool::Available, Pool::Sold, Status::Confirmed, Some(payment_no))
             }
-            Body::Restored {
-                reservation, user, quantity, held, version, figures, reason, ..
-            } => {
-                let (from, to) = (Pool::Locked, Pool::Available);
-                let (status, payment_no) = (Status::RolledBack(reason), None);
-                #[rustfmt::skip]
-                return Self {
-                    reservation, user, quantity, held, version, figures, from, to, status,
-                    payment_no,
-                };
+            Body::Restored { reason, .. } => {
+                (Pool::Locked, Pool::Available, Status::RolledBack(reason), None)
             }
             _ => unreachable!("`change` sends none of the others here"),
-        }
+        };
+        Self { from, to, status, payment_no }
     }
 }
 
 /// A reservation's units moved with its status.
 pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Result<(), ApplyError> {
+    #[rustfmt::skip]
+    let (
+        Body::Confirmed { reservation, user, quantity, held, version, figures, .. }
+        | Body::Reinstated { reservation, user, quantity, held, version, figures, .. }
+        | Body::Restored { reservation, user, quantity, held, version, figures, .. }
+    ) = *body else {
+        unreachable!("`change` sends none of the others here");
+    };
     let it = Move::of(body);
-    let Move { reservation, user, quantity, held, .. } = it;
-    activity.check_version(now, it.version)?;
+    activity.check_version(now, version)?;
     let slot = *activity.slot(reservation).ok_or(ApplyError::UnknownReservation(reservation))?;
     if slot.user() != user || slot.quantity() != quantity {
         return Err(ApplyError::Mismatch(reservation));
@@ -104,7 +68,7 @@ pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Resu
     if !allowed {
         return Err(ApplyError::Status { reservation, status });
     }
-    activity.check_figures(now, activity.figures.moved(it.from, it.to, quantity), it.figures)?;
+    activity.check_figures(now, activity.figures.moved(it.from, it.to, quantity), figures)?;
     let limit = activity.terms.per_user_limit;
     let following = |held: u32| match body {
         Body::Confirmed { .. } => Some(held),
@@ -113,7 +77,7 @@ pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Resu
     };
     activity.check_held(now, user, following, held)?;
 
-    activity.figures = it.figures;
+    activity.figures = figures;
     activity.users.set_held(user, held);
     if let Some(payment_no) = it.payment_no {
         activity.payments.insert(reservation, payment_no.into());

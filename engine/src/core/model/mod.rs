@@ -5,11 +5,14 @@
 //! of commands and answers, and the bounds of input, but no rule and no state.
 //! `tests/model_based.rs` runs the same histories through both.
 
+mod sale;
+
 use std::collections::BTreeMap;
 
+use self::sale::{Purchase, Sale};
 use super::command::{ActivityFigures, Command, Refusal, Reservation, Reserve, Status};
 use super::event::{Actor, Definition, Figures, RestoreReason};
-use super::ids::{ActivityId, Ordinal, Position, ReservationId, UserId};
+use super::ids::{ActivityId, Ordinal, ReservationId, UserId};
 use super::terms::Terms;
 use super::validate;
 
@@ -38,100 +41,12 @@ pub enum Reply {
 
 type Answered = Result<Reply, Refusal>;
 
-/// One reservation, as it was accepted, and what became of it.
-#[derive(Clone, Debug)]
-struct Purchase {
-    user: UserId,
-    request_id: String,
-    quantity: u32,
-    status: Status,
-    created_ms: u64,
-    updated_ms: u64,
-    payment_no: String,
-    record: u64,
-}
-
-/// One activity.
-#[derive(Clone, Debug)]
-struct Sale {
-    ordinal: Ordinal,
-    version: u32,
-    terms: Terms,
-    total: u32,
-    on_sale: bool,
-    paused: bool,
-    drained: bool,
-    purchases: Vec<Purchase>,
-    /// By key: whether units were added, how many, and the answer.
-    operations: BTreeMap<String, (bool, u32, ActivityFigures)>,
-}
-
 /// All activities, in one shard.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     sales: BTreeMap<ActivityId, Sale>,
     /// Records that the log would hold.
     records: u64,
-}
-
-impl Sale {
-    fn units(&self, status: Status) -> u32 {
-        self.purchases.iter().filter(|it| it.status == status).map(|it| it.quantity).sum()
-    }
-
-    fn figures(&self) -> Figures {
-        let (locked, sold) = (self.units(Status::Reserved), self.units(Status::Confirmed));
-        Figures { available: self.total - locked - sold, locked, sold }
-    }
-
-    fn held(&self, user: UserId) -> u32 {
-        let holds = |it: &&Purchase| !matches!(it.status, Status::RolledBack(_));
-        self.purchases.iter().filter(|it| it.user == user).filter(holds).map(|it| it.quantity).sum()
-    }
-
-    fn answer(&self, activity: ActivityId) -> ActivityFigures {
-        ActivityFigures { activity, version: self.version, figures: self.figures() }
-    }
-
-    fn index(&self, id: ReservationId) -> Result<usize, Refusal> {
-        let position = id.position().filter(|_| id.ordinal() == self.ordinal);
-        let index = position.map(|position| position.get() as usize - 1);
-        index.filter(|at| *at < self.purchases.len()).ok_or(Refusal::UnknownReservation)
-    }
-
-    fn reservation(&self, activity: ActivityId, index: usize) -> Option<Reservation> {
-        let purchase = self.purchases.get(index)?.clone();
-        Some(Reservation {
-            id: ReservationId::compose(
-                self.ordinal,
-                Position::new(u32::try_from(index).ok()? + 1)?,
-            ),
-            activity,
-            user: purchase.user,
-            sku: self.terms.sku,
-            price: self.terms.price,
-            quantity: purchase.quantity,
-            status: purchase.status,
-            created_ms: purchase.created_ms,
-            updated_ms: purchase.updated_ms,
-            pay_before_ms: purchase.created_ms + self.terms.payment_ttl_ms,
-            payment_no: purchase.payment_no,
-            remaining: self.figures().available,
-            shard_seq: purchase.record,
-        })
-    }
-
-    fn told(&self, activity: ActivityId, index: usize, fresh: bool) -> Answered {
-        let reservation = self.reservation(activity, index).ok_or(Refusal::UnknownReservation)?;
-        Ok(Reply::Reservation { fresh, reservation })
-    }
-
-    fn set(&mut self, index: usize, status: Status, at_ms: u64) {
-        if let Some(purchase) = self.purchases.get_mut(index) {
-            purchase.status = status;
-            purchase.updated_ms = at_ms;
-        }
-    }
 }
 
 impl Model {
