@@ -11,13 +11,13 @@
 //! |---|---|---|
 //! | none | holds its beginning | `Resume` at the beginning, after the row was made |
 //! | none | its beginning is gone | `Halt(BeginningRetired)`: an empty database can't be filled |
-//! | of another log | – | `Fork(ForeignLog)`: another data directory owns this database |
-//! | of a later epoch | – | `Fork(LaterEpoch)`: a newer server or copy has taken over |
-//! | beyond the log's end | – | `Fork(BeyondEnd)`: the directory was rolled back or lost its tail |
-//! | before the log's oldest record | – | `Halt(Retired)`: the database is too old to catch up |
-//! | where no frame ends | – | `Fork(NotAFrameEnd)`: another history |
-//! | at a frame with another chain | – | `Fork(Chain)`: another history |
-//! | at a frame with that chain | – | `Resume` there |
+//! | of another log | - | `Fork(ForeignLog)`: another data directory owns this database |
+//! | of a later epoch | - | `Fork(LaterEpoch)`: a newer server or copy has taken over |
+//! | beyond the log's end | - | `Fork(BeyondEnd)`: the directory was rolled back or lost its tail |
+//! | before the log's oldest record | - | `Halt(Retired)`: the database is too old to catch up |
+//! | where no frame ends | - | `Fork(NotAFrameEnd)`: another history |
+//! | at a frame with another chain | - | `Fork(Chain)`: another history |
+//! | at a frame with that chain | - | `Resume` there |
 //!
 //! A fork is for a person to solve: the server ends with exit code 3. A halt stops this sink; the
 //! sale goes on.

@@ -1,9 +1,9 @@
 //! The way outward: what the log says has happened becomes orders, exactly once.
 //!
 //! ```text
-//!  the log ──→ tail ──→ follow ──→ sql: one transaction holds many orders and the cursor
-//!   ^                     │
-//!   └──── SinkAdvanced ───┘   after the commit: reservations now show `ordered`
+//!  the log --> tail --> follow --> sql: one transaction holds many orders and the cursor
+//!   ^                     |
+//!   +---- SinkAdvanced ---+   after the commit: reservations now show `ordered`
 //! ```
 //!
 //! The bridge never sees a request. It reads durable events in order ([`tail`]), in batches of

@@ -1,8 +1,8 @@
 //! The SQL sink: events become orders.
 //!
 //! ```text
-//! batch ─ needs ──→ rows read ─┐
-//!   └─ events ────────────────→ fold ──→ rows ──→ sink: one transaction with the cursor
+//! batch - needs --> rows read -+
+//!   +- events ----------------> fold --> rows --> sink: one transaction with the cursor
 //!                               activities reservations orders payments
 //!                               refunds flows audit dead_letters
 //! ```
