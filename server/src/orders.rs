@@ -163,11 +163,7 @@ impl Host for LogHost {
     }
 
     fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
-        match self.0.sink_advanced(sink, lsn, marks) {
-            Ok(_) => Ok(()),
-            Err(engine::Busy::Overloaded) => Err(Busy::Overloaded),
-            Err(engine::Busy::LogUnavailable) => Err(Busy::LogUnavailable),
-        }
+        self.0.sink_advanced(sink, lsn, marks)
     }
 }
 

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{SECRET, Server, sluice, wait};
+use common::{Connection, SECRET, Server, sluice, token, wait};
 use serde_json::json;
 
 /// Runs `sluice serve` with `args` to its end; its exit code and what it said on stderr.
@@ -23,28 +23,31 @@ fn refused(args: &[&str], env: &[(&str, &str)], secret: bool) -> (i32, String) {
     (status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
+/// A purchase whose handler waits for `body_bytes` of body: the server has said so.
+fn in_flight(server: &Server, activity: u64, body_bytes: usize) -> Connection {
+    let mut connection = server.connect();
+    connection.send(format!(
+        "POST /api/flashsales/{activity}/purchase HTTP/1.1\r\nHost: t\r\n\
+         Authorization: Bearer {}\r\nExpect: 100-continue\r\nContent-Length: {body_bytes}\r\n\r\n",
+        token(8, "user"),
+    ));
+    assert_eq!(connection.answer().unwrap().status, 100);
+    connection
+}
+
 #[test]
 fn sigterm_finishes_what_is_in_flight_and_exits_with_0() {
     let mut server = Server::start();
     let activity = server.activity(&json!({}));
     let accepted = server.buy(7, activity, "a", 1).json();
     let idle = server.connect();
-    let mut waiting = server.connect();
-    let bearer = common::token(7, "user");
-    // A request whose body is still on its way is in flight.
     let body = "{\"client_request_id\":\"b\"}";
-    waiting.send(format!(
-        "POST /api/flashsales/{activity}/purchase HTTP/1.1\r\nHost: t\r\n\
-         Authorization: Bearer {bearer}\r\nContent-Length: {}\r\n\r\n{}",
-        body.len(),
-        &body[..5],
-    ));
-    // The server has begun to read it once it answers another one behind it.
-    assert_eq!(server.call("GET", "/healthz", &[], "").status, 200);
+    let mut waiting = in_flight(&server, activity, body.len());
     server.signal("TERM");
-    waiting.send(&body[5..]);
+    server.error_with("stopping");
+    waiting.send(body);
     let answer = waiting.answer().unwrap();
-    assert!([202, 409].contains(&answer.status), "{answer:?}");
+    assert_eq!(answer.status, 202, "{answer:?}");
     assert_eq!(server.wait().code(), Some(0));
     drop(idle);
     let data_dir = server.data_dir().to_path_buf();
@@ -116,10 +119,10 @@ fn a_demo_signs_with_a_secret_of_its_own_that_sluice_token_finds() {
     let mut command = sluice(["token", "--user", "9", "--data-dir"]);
     command.arg(&data_dir).env_remove("SLUICE_TOKEN__SECRET");
     let output = command.output().unwrap();
-    let token = String::from_utf8(output.stdout).unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
     let body = json!({"client_request_id": "x"});
     let path = "/api/flashsales/30001/purchase";
-    let bought = server.authorized(token.trim(), "POST", path, &[], Some(&body));
+    let bought = server.authorized(printed.trim(), "POST", path, &[], Some(&body));
     assert_eq!(bought.status, 202, "{bought:?}");
     let foreign = server.as_user(9, "GET", "/api/flashsales", None);
     assert_eq!(foreign.status, 401, "the tests' own secret is not the demo's");
@@ -207,4 +210,28 @@ fn sighup_takes_over_what_can_change() {
     server.signal("HUP");
     server.error_with("the old configuration stays");
     assert_eq!(server.stop().code(), Some(0));
+}
+
+#[test]
+fn a_second_sigterm_ends_at_once() {
+    let patient = [("SLUICE_HTTP__DRAIN_TIMEOUT", "1h"), ("SLUICE_HTTP__BODY_TIMEOUT", "1h")];
+    let mut server = Server::start_with(&[], &patient);
+    let activity = server.activity(&json!({}));
+    let _stuck = in_flight(&server, activity, 9);
+    server.signal("TERM");
+    server.error_with("stopping");
+    server.signal("TERM");
+    assert_eq!(server.wait().code(), Some(143));
+}
+
+#[test]
+fn metrics_can_have_an_address_of_their_own() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let apart = port.to_string();
+    let server = Server::start_with(&[], &[("SLUICE_METRICS_LISTEN", &apart)]);
+    let scraped = Connection::to(port).call("GET", "/metrics", &[], "");
+    assert!(scraped.body.contains("sluice_ready 1\n"), "{scraped:?}");
+    let api = Connection::to(port).call("GET", "/api/flashsales", &[], "");
+    assert_eq!(api.verdict(), (404, "not_found".to_owned()));
+    assert_eq!(server.call("GET", "/metrics", &[], "").verdict(), (404, "not_found".to_owned()));
 }

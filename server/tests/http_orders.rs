@@ -46,14 +46,28 @@ fn an_order_comes_from_sql_with_its_items_and_address() {
 }
 
 #[test]
-fn an_order_that_is_not_in_sql_yet_comes_from_the_engine() {
-    let server = Server::start();
-    let activity = server.activity(&json!({"price": 500}));
-    let accepted = server.buy(7, activity, "a", 1).json();
+fn a_database_that_is_down_stops_nothing_and_orders_come_from_the_engine() {
+    let server = Server::start_with(&["--database", "sqlite:/nonexistent/orders.db"], &[]);
+    let activity = server.activity(&json!({"price": 500, "title": "键盘"}));
+    let accepted = server.buy(7, activity, "a", 1);
+    assert_eq!(accepted.status, 202, "{accepted:?}");
+    let accepted = accepted.json();
     let order = server.as_user(7, "GET", &order_path(&accepted), None);
     assert_eq!(order.status, 200, "{order:?}");
-    assert_eq!(order.json()["status"], "pending_payment");
-    assert_eq!(order.json()["pre_deduction_id"], accepted["pre_deduction_id"]);
+    let order = order.json();
+    assert_eq!(order["status"], "pending_payment");
+    assert_eq!(order["pre_deduction_id"], accepted["pre_deduction_id"]);
+    assert_eq!(order["items"][0]["title"], "键盘");
+    let path = format!("/api/flashsales/purchases/{}", accepted["pre_deduction_id"]);
+    assert_eq!(server.as_user(7, "GET", &path, None).json()["status"], "pending_order");
+    let cancel = format!("{}/cancel", order_path(&accepted));
+    assert_eq!(server.as_user(7, "POST", &cancel, None).json()["status"], "rolled_back");
+    let unavailable = (503, "database_unavailable".to_owned());
+    assert_eq!(server.as_user(7, "GET", "/api/orders", None).verdict(), unavailable);
+    let user = json!({"id": 7});
+    let made = server.as_admin("POST", "/api/admin/users", Some(&user));
+    assert_eq!(made.verdict(), unavailable);
+    assert_eq!(server.call("GET", "/readyz", &[], "").status, 200);
 }
 
 #[test]

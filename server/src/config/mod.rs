@@ -23,7 +23,7 @@ pub(crate) use settings::{Http, SETTINGS, Settings};
 #[non_exhaustive]
 pub(crate) enum ConfigError {
     /// The file is not there, not readable, not TOML, or a value is of the wrong kind.
-    #[error("configuration: {0}")]
+    #[error("configuration: {}", in_one_line(.0))]
     Layers(#[from] config::ConfigError),
     /// A value is outside its bounds.
     #[error("configuration: {key} = {value} (from {origin}): {expected}")]
@@ -59,6 +59,17 @@ pub(crate) enum ConfigError {
     /// The operating system has no randomness to give.
     #[error("no randomness for a secret: {0}")]
     Random(getrandom::Error),
+}
+
+/// The first and the last line of what the library says. Between them it shows the line of the
+/// file that it could not read, which may be the one with the secret.
+fn in_one_line(error: &config::ConfigError) -> String {
+    let text = error.to_string();
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    match (lines.next(), lines.next_back()) {
+        (Some(first), Some(last)) => format!("{first}: {last}"),
+        (first, _) => first.unwrap_or_default().to_owned(),
+    }
 }
 
 /// What the command line says: pairs of a key of [`SETTINGS`] and its value.
@@ -251,9 +262,11 @@ mod tests {
     fn a_file_that_is_missing_or_no_toml_is_refused() {
         let missing = Flags { file: Some("/nonexistent/sluice.toml".into()), values: Vec::new() };
         assert!(load_from(&missing, &env_of(&[])).is_err());
-        let (_dir, path) = file_with("listen = ");
+        let (_dir, path) = file_with("[token]\nsecret = 'hunter2\n");
         let broken = Flags { file: Some(path), values: Vec::new() };
-        assert!(load_from(&broken, &env_of(&[])).is_err());
+        let error = load_from(&broken, &env_of(&[])).unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.lines().count() == 1, "{error}");
+        assert!(!error.contains("hunter2"), "{error}");
     }
 
     #[test]

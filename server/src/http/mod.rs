@@ -83,3 +83,43 @@ fn json<T: Serialize>(body: &T) -> Result<impl IntoResponse + use<T>, Problem> {
     let body = serde_json::to_vec(body).map_err(|_| Code::Internal)?;
     Ok(([(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], body))
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::watch;
+    use tower::ServiceExt as _;
+
+    use super::*;
+    use crate::config::{Flags, load};
+    use crate::identity::Tokens;
+
+    fn status_and_code(shared: &Arc<Shared>, path: &str) -> (u16, String) {
+        let request = Request::get(path)
+            .header(header::AUTHORIZATION, "Bearer x")
+            .body(axum::body::Body::empty())
+            .unwrap();
+        let answer = router(shared, true).oneshot(request);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let answer = runtime.block_on(answer).unwrap();
+        assert!(answer.headers().contains_key(X_REQUEST_ID));
+        let code = answer.extensions().get::<Code>().map_or("", |code| code.as_str());
+        (answer.status().as_u16(), code.to_owned())
+    }
+
+    #[test]
+    fn before_recovery_is_done_everything_but_liveness_and_metrics_says_so() {
+        let http = load(&Flags::default()).unwrap().settings.http;
+        let (_sender, receiver) = watch::channel(Arc::new(http));
+        let shared = Arc::new(Shared::new(receiver));
+        let recovering = (503, "recovering".to_owned());
+        assert_eq!(status_and_code(&shared, "/readyz"), recovering);
+        assert_eq!(status_and_code(&shared, "/api/flashsales"), recovering);
+        assert_eq!(status_and_code(&shared, "/healthz"), (200, String::new()));
+        assert_eq!(status_and_code(&shared, "/metrics"), (200, String::new()));
+        let secret = serde_json::from_value("k3J9x0ZpQw7LmN2vB8rT5yHs1dFgA4cE".into()).unwrap();
+        shared.know(Tokens::new(&secret).unwrap());
+        assert_eq!(status_and_code(&shared, "/api/flashsales").0, 401);
+        shared.drain();
+        assert_eq!(status_and_code(&shared, "/readyz"), (503, "draining".to_owned()));
+    }
+}
