@@ -18,9 +18,9 @@ use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard, Ordering};
 /// How urgent room in the log is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// New purchases: the first to be refused.
-    Purchase,
-    /// Everything that must go on when purchases are refused: pause, pay, cancel, give back.
+    /// New work, which its callers can try again: the first to be refused.
+    New,
+    /// What must go on when new work is refused: settling, stopping, giving back.
     Reserved,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Intake {
     in_flight_bytes: CachePadded<AtomicU64>,
     in_flight_bytes_max: u64,
     chunk_bytes_max: usize,
-    purchases_admitted: AtomicBool,
+    new_admitted: AtomicBool,
     closed: AtomicBool,
     bell: Bell,
 }
@@ -64,7 +64,7 @@ impl Intake {
             in_flight_bytes: CachePadded::new(AtomicU64::new(0)),
             in_flight_bytes_max,
             chunk_bytes_max: frame_bytes_max / BATCH_FRAME_DIVISOR,
-            purchases_admitted: AtomicBool::new(true),
+            new_admitted: AtomicBool::new(true),
             closed: AtomicBool::new(false),
             bell: Bell::new(),
         }
@@ -89,8 +89,8 @@ impl Intake {
         let lane = self.lane(shard);
         let reserved = bytes as u64;
         let limit = match class {
-            Class::Purchase if !self.purchases_admitted.load(Ordering::Relaxed) => 0,
-            Class::Purchase => {
+            Class::New if !self.new_admitted.load(Ordering::Relaxed) => 0,
+            Class::New => {
                 self.in_flight_bytes_max - self.in_flight_bytes_max / IN_FLIGHT_RESERVED_DIVISOR
             }
             Class::Reserved => self.in_flight_bytes_max,
@@ -162,14 +162,14 @@ impl Intake {
         self.in_flight_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether purchases are let in at all.
-    pub(crate) fn admit_purchases(&self, admitted: bool) {
-        self.purchases_admitted.store(admitted, Ordering::Relaxed);
+    /// Whether new work is let in at all.
+    pub(crate) fn admit_new(&self, admitted: bool) {
+        self.new_admitted.store(admitted, Ordering::Relaxed);
     }
 
-    /// Whether purchases are let in at all.
-    pub(crate) fn purchases_admitted(&self) -> bool {
-        self.purchases_admitted.load(Ordering::Relaxed)
+    /// Whether new work is let in at all.
+    pub(crate) fn new_admitted(&self) -> bool {
+        self.new_admitted.load(Ordering::Relaxed)
     }
 
     /// Refuses every batch from now on. Returns once no batch is open.
@@ -376,12 +376,12 @@ mod tests {
     }
 
     #[test]
-    fn purchases_are_refused_first() {
+    fn new_work_is_refused_first() {
         let intake = intake();
-        intake.begin(0, 3600, Class::Purchase).map(drop).unwrap_err();
+        intake.begin(0, 3600, Class::New).map(drop).unwrap_err();
         intake.begin(0, 3600, Class::Reserved).map(drop).unwrap();
-        intake.admit_purchases(false);
-        assert_eq!(intake.begin(0, 8, Class::Purchase).map(drop), Err(Busy::Overloaded));
+        intake.admit_new(false);
+        assert_eq!(intake.begin(0, 8, Class::New).map(drop), Err(Busy::Overloaded));
         assert_eq!(intake.begin(0, 8, Class::Reserved).map(drop), Ok(()));
     }
 

@@ -12,7 +12,7 @@ pub const FRAME_BYTES_MAX: usize = 1 << 20;
 /// anything is decided. Also how far a torn tail can reach: damage beyond it is no torn tail.
 pub const IN_FLIGHT_BYTES_MAX: u64 = 8 << 20;
 
-/// Purchases leave this share of the bytes in flight (an eighth) to pause, pay and cancel.
+/// New work leaves this share of the bytes in flight (an eighth) to what must go on.
 pub const IN_FLIGHT_RESERVED_DIVISOR: u64 = 8;
 
 /// The open batches of all shards together may exceed a frame; one shard's never does, so that a
@@ -32,7 +32,7 @@ pub const RECORD_BYTES_MAX: usize = 65_528;
 /// Zero-filled segments made ahead: zeroing takes a fraction of the time that filling takes.
 pub const SPARES: usize = 3;
 
-/// Spares that purchases never use, so that pause, pay and cancel go on when the disk is full.
+/// Spares that new work never uses, so that what must go on does when the disk is full.
 pub const SPARES_RESERVED: usize = 1;
 
 /// Lanes of records: one a shard, one for control records.

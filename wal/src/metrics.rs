@@ -61,8 +61,8 @@ pub struct Metrics {
     pub in_flight_bytes: u64,
     /// Zero-filled segments ahead.
     pub spares: u64,
-    /// Whether the log has room for new purchases.
-    pub purchases_admitted: bool,
+    /// Whether the log has room for new work.
+    pub new_admitted: bool,
     /// Number of the segment being filled.
     pub segment: u64,
 }

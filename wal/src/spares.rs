@@ -1,7 +1,7 @@
 //! Spares: zero-filled segments made ahead, so that a rotation costs a header and a rename.
 //!
 //! Real zeros, not holes: the first write into a hole makes the file system journal the
-//! allocation at every sync. When spares run low purchases are refused, and come back by
+//! allocation at every sync. When spares run low new work is refused, and let in again by
 //! themselves; the last one is kept for what must go on.
 
 use std::collections::VecDeque;
@@ -34,7 +34,7 @@ pub enum SpareMade {
     Enough,
     /// One more is there.
     Made,
-    /// The disk is full: purchases are refused while spares are low. Try again in a while.
+    /// The disk is full: new work is refused while spares are low. Try again in a while.
     DiskFull,
 }
 
@@ -142,7 +142,7 @@ pub(crate) struct Failed {
 }
 
 fn admit(pool: &MutexGuard<'_, Pool>, intake: &Intake) {
-    intake.admit_purchases(pool.paths.len() > SPARES_RESERVED);
+    intake.admit_new(pool.paths.len() > SPARES_RESERVED);
 }
 
 fn is_full(error: &io::Error) -> bool {

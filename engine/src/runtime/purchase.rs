@@ -68,7 +68,7 @@ impl Engine {
         let command = Reserve { user, request_id, request_hash, quantity, front };
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
-        let room = self.inner.log.begin(index, PURCHASE_ROOM, Class::Purchase);
+        let room = self.inner.log.begin(index, PURCHASE_ROOM, Class::New);
         let at_ms = self.inner.clock.now_ms();
         let told = match (reserve(&shard, activity, &command, at_ms), room) {
             (decide::Purchase::Accepted(event), Ok(mut batch)) => {
@@ -134,7 +134,7 @@ impl Engine {
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
         let room = requests.len() * PURCHASE_ROOM;
-        let mut batch = self.inner.log.begin(index, room, Class::Purchase)?;
+        let mut batch = self.inner.log.begin(index, room, Class::New)?;
         let at_ms = self.inner.clock.now_ms();
         for (request, request_hash) in requests.iter().zip(hashes) {
             let &BatchRequest { user, request_id, quantity } = request;

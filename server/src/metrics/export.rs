@@ -110,7 +110,7 @@ fn log(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {
     counter(out, "log_segments", "Segments begun.", wal.rotations)?;
     gauge(out, "log_in_flight_bytes", "Bytes appended and not durable.", wal.in_flight_bytes)?;
     gauge(out, "log_spare_segments", "Zero-filled segments ahead.", wal.spares)?;
-    let admitted = u64::from(wal.purchases_admitted);
+    let admitted = u64::from(wal.new_admitted);
     gauge(out, "log_has_room", "1 where the log has room for purchases.", admitted)?;
     let stepped = u64::from(stats.clock_stepped);
     gauge(out, "clock_stepped", "1 after the wall clock was stepped.", stepped)?;
