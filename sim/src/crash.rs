@@ -147,7 +147,8 @@ pub fn again(
 ///
 /// # Errors
 /// What is wrong: a crash is never damage, nothing acknowledged is lost, nothing is there that
-/// nobody appended, no old byte is edited, nothing of an earlier life comes back.
+/// nobody appended, no old byte is edited, nothing of an earlier life comes back, and readers see
+/// the same.
 pub fn survives(crashed: Image, truth: &Truth, acked: u64) -> Result<(), String> {
     let mut truth = truth.clone();
     truth.acked = acked;
@@ -160,6 +161,7 @@ pub fn survives(crashed: Image, truth: &Truth, acked: u64) -> Result<(), String>
         return Err(format!("W10: recovery edited {path}"));
     }
     write_on(&mut process)?;
+    process.read_back()?;
     process.drop_log();
     let cut = Cut::NOTHING_SURVIVES.of(&process.device().image());
     let mut again = Process::new(cut, process.truth.clone(), 3);

@@ -110,16 +110,18 @@ fn fail_so(
 }
 
 /// A process that met a fault, and what it left.
-struct Run {
-    truth: Truth,
-    image: Image,
-    stopped: bool,
+pub(crate) struct Run {
+    pub(crate) truth: Truth,
+    pub(crate) image: Image,
+    pub(crate) stopped: bool,
     faults_hit: u64,
+    /// Operations begun, failed ones included.
+    pub(crate) ops: u64,
 }
 
 impl Run {
     /// Takes the steps under `fault`; `sites` gets what each operation was.
-    fn take(
+    pub(crate) fn take(
         steps: &[Step],
         seed: u64,
         fault: Option<Fault>,
@@ -166,6 +168,7 @@ impl Run {
             image: process.device().image(),
             stopped,
             faults_hit,
+            ops: process.ops(),
         })
     }
 }
@@ -222,7 +225,7 @@ pub fn full_disk(seed: u64) -> Result<(), String> {
         if make()? != SpareMade::DiskFull {
             return Err("a spare was made on a full disk".to_owned());
         }
-        purchases = log.begin(0, 64, Class::Purchase).is_ok();
+        purchases = log.begin(0, 64, Class::New).is_ok();
         process.step(Step::Block).map_err(told)?;
     }
     if purchases {
@@ -230,7 +233,7 @@ pub fn full_disk(seed: u64) -> Result<(), String> {
     }
     process.device().set_free_bytes(None);
     while make()? == SpareMade::Made {}
-    match log.begin(0, 64, Class::Purchase).is_ok() {
+    match log.begin(0, 64, Class::New).is_ok() {
         true => survives(
             Cut::NOTHING_SURVIVES.of(&process.device().image()),
             &process.truth,

@@ -7,12 +7,14 @@
 //! |--------------|---------------------------------------------------------------------------|
 //! | [`crash`]    | power cut or kill at every operation of every short workload              |
 //! | [`errors`]   | every operation of a workload fails, in every way                         |
+//! | [`compound`] | a second blow while the first is being recovered from                     |
 //! | [`corrupt`]  | damage that no crash can do, on logs whose promises are known             |
 //! | [`planted`]  | all of them, on a log with a known fault                                  |
 //!
 //! They rest on [`workload`] (the steps), [`truth`] (what really happened), [`fates`] (what a
 //! power cut leaves) and [`report`] (counts, and the command that runs a failed case again).
 
+pub mod compound;
 pub mod corrupt;
 pub mod crash;
 pub mod errors;

@@ -4,15 +4,16 @@
 use wal::planted::Bug;
 
 use crate::report::{Report, Settings};
-use crate::{corrupt, crash, errors};
+use crate::{compound, corrupt, crash, errors};
 
 /// A campaign as this one runs it.
 type Campaign = (&'static str, fn(Settings) -> Report);
 
 /// The campaigns, in the order in which a fault meets them.
-pub const CAMPAIGNS: [Campaign; 3] = [
+pub const CAMPAIGNS: [Campaign; 4] = [
     ("crash", crash::run),
     ("errors", |settings| errors::run(settings).report),
+    ("compound", compound::run),
     ("corrupt", corrupt::run),
 ];
 

@@ -218,6 +218,11 @@ impl Process {
         }));
     }
 
+    /// Operations begun.
+    pub fn ops(&self) -> u64 {
+        self.earlier.0 + self.device.counts().0
+    }
+
     /// Operations that were made to fail.
     pub fn faults_hit(&self) -> u64 {
         self.earlier.1 + self.device.counts().1
@@ -328,6 +333,22 @@ impl Process {
             }
             other => Err(Stopped::Wrong(format!("W2: {other:?} for a frame that ends at {end}"))),
         }
+    }
+
+    /// Reads the open log as a sink does.
+    ///
+    /// # Errors
+    /// What differs from what was appended.
+    pub fn read_back(&self) -> Result<(), String> {
+        let Some(log) = &self.log else { return Ok(()) };
+        let mut reader = log.reader();
+        let mut check = self.truth.check();
+        while let Some(frame) = reader.next_frame().map_err(|error| format!("a reader: {error}"))? {
+            for record in frame.records() {
+                check.record(&record.map_err(|error| format!("a reader: {error}"))?);
+            }
+        }
+        check.finish(self.truth.acked).map(drop).map_err(|what| format!("a reader: {what}"))
     }
 
     /// Takes one step.

@@ -183,7 +183,7 @@ impl Log {
         let parts = &self.inner.parts;
         Metrics {
             in_flight_bytes: parts.intake.in_flight_bytes(),
-            purchases_admitted: parts.intake.purchases_admitted(),
+            new_admitted: parts.intake.new_admitted(),
             spares: parts.spares.len() as u64,
             ..parts.counters.read()
         }
@@ -239,7 +239,10 @@ impl Opening {
         let formatted = matches!(look(&*device)?, Found::Nothing(_));
         let (control, control_file) = match formatted {
             true => format(&*device, options.format)?,
-            false => read_control(&*device)?,
+            false => {
+                sync_control(&*device)?;
+                read_control(&*device)?
+            }
         };
         let on_fatal = options.on_fatal;
         Ok(Self { device, on_fatal, lock, control, control_file, formatted, file_system })
@@ -283,8 +286,11 @@ impl Judged {
         lock.note(&format!("pid {} epoch {}\n", std::process::id(), identity.epoch))
             .map_err(io_error(&*device, "write", "LOCK"))?;
 
-        let spares = Spares::adopt(&*device, format.segment_bytes)
-            .map_err(io_error(&*device, "read", names::WAL_DIR))?;
+        let spares = Spares::adopt(&*device, format.segment_bytes).map_err(io_error(
+            &*device,
+            "read",
+            names::WAL_DIR,
+        ))?;
         let frame_bytes_max = format.frame_bytes_max as usize;
         let seqs = &recovered.shard_seqs;
         let parts = Parts {
@@ -446,7 +452,12 @@ fn format(device: &dyn Device, format: Format) -> Result<(Control, Arc<dyn File>
 
 pub(crate) fn read_control(device: &dyn Device) -> Result<(Control, Arc<dyn File>), OpenError> {
     let file = device.open(CONTROL_PATH).map_err(io_error(device, "open", CONTROL_PATH))?;
-    let control = Control::read(&*file).map_err(io_error(device, "read", CONTROL_PATH))?;
+    // From the disk: after a failed sync the cache may hold a slot that the disk never got, and
+    // the slot beside it, the only one that is really there, would be the next to be overwritten.
+    let control = device
+        .open_uncached(CONTROL_PATH)
+        .and_then(|disk| Control::read(&*disk))
+        .map_err(io_error(device, "read", CONTROL_PATH))?;
     let path = device.display(CONTROL_PATH);
     match control {
         Ok(control) => Ok((control, file)),
@@ -457,6 +468,15 @@ pub(crate) fn read_control(device: &dyn Device) -> Result<(Control, Arc<dyn File
             Err(OpenError::TooNew { path, format_version, feature_incompat })
         }
     }
+}
+
+/// Makes the slot durable that a killed process may have left in the page cache, before the other
+/// one is written: a power cut could tear both otherwise.
+fn sync_control(device: &dyn Device) -> Result<(), OpenError> {
+    device
+        .open(CONTROL_PATH)
+        .and_then(|file| file.sync_data())
+        .map_err(io_error(device, "sync", CONTROL_PATH))
 }
 
 /// Makes durable what a killed process left in the page cache, before it is read and believed: a

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::block::Blocks;
 use crate::control::Format;
-use crate::device::{Device, read_full};
+use crate::device::{Device, File, read_full};
 use crate::error::ReadError;
 use crate::frame::FrameKind;
 use crate::ids::{Epoch, Lsn, SegmentId};
@@ -48,6 +48,10 @@ pub struct Reader {
     /// where this one is reached: a bystander pays for the answer with a scan.
     known_durable: Lsn,
     scanner: Option<Scanner>,
+    /// Where the scanned segment is sealed; its size while it has no successor. What lies beyond
+    /// may check in every way and still be none of the log's: after a failed sync the page cache
+    /// keeps frames that the disk never got, and their LSNs were given to others since.
+    limit: u64,
 }
 
 impl Reader {
@@ -56,7 +60,7 @@ impl Reader {
         format: Format,
         durable_lsn: Box<dyn Fn() -> Lsn + Send>,
     ) -> Self {
-        Self { device, format, durable_lsn, known_durable: Lsn(0), scanner: None }
+        Self { device, format, durable_lsn, known_durable: Lsn(0), scanner: None, limit: 0 }
     }
 
     /// Goes to the end of the frame whose last record is `lsn` (`Lsn(0)`: before the first), so
@@ -87,6 +91,7 @@ impl Reader {
         while lsn == Lsn(0) && scanner.header.prev_segment_id != SegmentId(0) {
             scanner = self.open(scanner.header.prev_segment_id)?;
         }
+        self.limit = self.seal(&scanner.header)?;
         self.scanner = Some(scanner);
         if lsn == Lsn(0) {
             return Ok(0);
@@ -108,9 +113,12 @@ impl Reader {
         let next_lsn = self.scanner.as_ref().map_or(Lsn(0), |scanner| scanner.position.next_lsn);
         if next_lsn > self.known_durable {
             self.known_durable = (self.durable_lsn)();
-            // What was read ahead is older than this mark: frames up to it may be missing there.
+            // What was read ahead is older than this mark: frames up to it may be missing there,
+            // and the segment may have been sealed.
             if let Some(scanner) = &mut self.scanner {
                 scanner.refresh();
+                let header = scanner.header;
+                self.limit = self.seal(&header)?;
             }
         }
         if self.step(self.known_durable)?.is_none() {
@@ -136,7 +144,7 @@ impl Reader {
                 scanner.refresh();
                 return Ok(None);
             }
-            match scanner.next(scanner.header.segment_bytes) {
+            match scanner.next(self.limit) {
                 Ok(scanned) if scanned.header.kind == FrameKind::Watermark => {}
                 Ok(scanned) => {
                     let header = scanned.header;
@@ -168,8 +176,20 @@ impl Reader {
         if !sealed_here {
             return Err(damaged());
         }
+        self.limit = self.seal(&next.header)?;
         self.scanner = Some(next);
         Ok(())
+    }
+
+    /// Where the successor of a segment says that it ends; its size where there is none yet.
+    fn seal(&self, header: &SegmentHeader) -> Result<u64, ReadError> {
+        match self.header(header.segment_id.plus(1)) {
+            Ok((_, next)) => Ok(next.prev_end_offset),
+            Err(ReadError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(header.segment_bytes)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     fn segments(&self) -> Result<Vec<SegmentId>, ReadError> {
@@ -184,6 +204,11 @@ impl Reader {
     }
 
     fn open(&self, id: SegmentId) -> Result<Scanner, ReadError> {
+        let (file, header) = self.header(id)?;
+        Ok(Scanner::new(file, header, self.format.frame_bytes_max as usize))
+    }
+
+    fn header(&self, id: SegmentId) -> Result<(Arc<dyn File>, SegmentHeader), ReadError> {
         let path = names::segment(id);
         let file =
             self.device.open(&path).map_err(|source| self.io("open", path.clone(), source))?;
@@ -192,7 +217,7 @@ impl Reader {
             .map_err(|source| self.io("read", path.clone(), source))?;
         let header = SegmentHeader::parse(&block.bytes()[..read])
             .map_err(|_| ReadError::Damaged { path: self.device.display(&path), offset: 0 })?;
-        Ok(Scanner::new(file, header, self.format.frame_bytes_max as usize))
+        Ok((file, header))
     }
 
     fn io(&self, op: &'static str, path: String, source: io::Error) -> ReadError {

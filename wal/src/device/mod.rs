@@ -7,6 +7,8 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::limits::BLOCK_BYTES;
+
 pub(crate) mod posix;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
@@ -109,6 +111,9 @@ pub(crate) fn read_full(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::
     while filled < buffer.len() {
         match file.read_at(&mut buffer[filled..], offset + filled as u64) {
             Ok(0) => break,
+            // Only the end of a file cuts a read inside a block; asking on from there is an error
+            // where the file is read past the page cache.
+            Ok(read) if !read.is_multiple_of(BLOCK_BYTES) => return Ok(filled + read),
             Ok(read) => filled += read,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
