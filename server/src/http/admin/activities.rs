@@ -97,15 +97,15 @@ macro_rules! switches {
 }
 
 switches! {
-    /// `POST …/publish`
+    /// `POST /api/admin/flashsales/{id}/publish`
     publish;
-    /// `POST …/unpublish`
+    /// `POST /api/admin/flashsales/{id}/unpublish`
     unpublish;
-    /// `POST …/pause`
+    /// `POST /api/admin/flashsales/{id}/pause`
     pause;
-    /// `POST …/resume`
+    /// `POST /api/admin/flashsales/{id}/resume`
     resume;
-    /// `POST …/drain`
+    /// `POST /api/admin/flashsales/{id}/drain`
     drain;
 }
 

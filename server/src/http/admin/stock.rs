@@ -22,7 +22,7 @@ pub(super) struct Quantity {
     quantity: Units,
 }
 
-/// `POST …/restock`, once per key.
+/// `POST /api/admin/flashsales/{id}/restock`, once per key.
 pub(super) async fn restock(
     State(shared): State<Arc<Shared>>,
     admin: Admin,
@@ -38,7 +38,7 @@ pub(super) async fn restock(
     shown(app, StatusCode::OK, &told(answered).await?)
 }
 
-/// `POST …/decrease`, once per key.
+/// `POST /api/admin/flashsales/{id}/decrease`, once per key.
 pub(super) async fn decrease(
     State(shared): State<Arc<Shared>>,
     admin: Admin,
