@@ -44,7 +44,8 @@ pub(crate) struct HttpArgs {
     #[arg(long, default_value_t = 1, value_name = "ID")]
     pub(super) first_user: u64,
     /// Connections
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
+    #[arg(long, default_value_t = 64,
+        value_parser = clap::value_parser!(u64).range(1..=CONNECTIONS_MAX))]
     pub(super) connections: u64,
     /// Threads of the generator
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -136,8 +137,8 @@ impl HttpArgs {
             (None, duration) => format!("{:?}", duration.unwrap_or_default()),
         };
         format!(
-            "sluice bench http: activity {activity}, {} shoppers, {extent} on {} connections, {pace}, \
-             repeats {:.3}, second tries {:.3}, seed {}",
+            "sluice bench http: activity {activity}, {} shoppers, {extent} on {} connections, \
+             {pace}, repeats {:.3}, second tries {:.3}, seed {}",
             self.shoppers, self.connections, self.repeat_share, self.second_try_share, self.seed
         )
     }

@@ -69,7 +69,8 @@ fn show_body(body: &Body<'_>, out: &mut Fields) {
         Restocked { activity, actor, op, quantity, version, figures }
         Decreased { activity, actor, op, quantity, version, figures }
         Archived { activity }
-        Reserved { activity, front, reservation, user, quantity, held, version, figures, request_id }
+        Reserved { activity, front, reservation, user, quantity, held, version, figures,
+            request_id }
         PaymentOpened { activity, reservation, attempt, channel, amount, expires_ms }
         PaymentRecorded { activity, payment_no, transaction, amount, verdict, body }
         Confirmed { activity, reservation, user, quantity, held, version, figures, payment_no }
