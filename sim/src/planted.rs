@@ -41,3 +41,15 @@ pub fn hunt(bug: Bug, settings: Settings) -> Hunt {
     });
     Hunt { bug, caught: caught.into() }
 }
+
+/// The score, and who caught what.
+pub fn told(hunts: &[Hunt]) -> String {
+    let caught = hunts.iter().filter(|hunt| hunt.is_caught()).count();
+    let mut told = format!("planted    caught {caught} of {}", hunts.len());
+    for Hunt { bug, caught } in hunts {
+        let by: Vec<_> =
+            caught.iter().filter(|(_, found)| found.is_some()).map(|(name, _)| *name).collect();
+        told += &format!("\n  {:<24} {}", format!("{bug:?}"), by.join(", "));
+    }
+    told
+}

@@ -39,7 +39,6 @@ pub const FORMAT: Format = Format {
 const BLOCK_BODY_BYTES: usize = 3_800;
 /// Three of these make a frame of four blocks.
 const LARGE_BODY_BYTES: usize = 4_080;
-const SMALL_BODY_BYTES: usize = 120;
 
 /// One step of a workload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -402,7 +401,7 @@ impl Process {
     fn kill(&mut self) -> Result<(), Stopped> {
         let log = self.opened()?;
         let before = self.truth.acked;
-        self.append(&log, 1, SMALL_BODY_BYTES)?;
+        self.append(&log, 1, BLOCK_BODY_BYTES)?;
         let was_observed = self.observed;
         self.observe();
         let committed = self.commit(&log);
