@@ -98,6 +98,11 @@ impl Client {
         Ok(())
     }
 
+    /// Hangs up; the next exchange makes a new connection.
+    pub(super) fn disconnect(&mut self) {
+        self.stream = None;
+    }
+
     /// Sends `request` and reads its answer.
     ///
     /// # Errors

@@ -130,10 +130,11 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
         let unknown = std::mem::take(&mut tally.unsettled);
         let (settled, unsettled) = verify::settle(&load, &unknown, deadline).await;
         tally.acceptances.extend(settled);
+        verify::drained(&load, &tally.acceptances, &authority, deadline).await;
+        let drain = last_answer.elapsed();
         let watch = |missing| display.show_drain(missing);
         let purchases =
             verify::follow(&load, &tally.acceptances, &authority, deadline, watch).await;
-        let drain = last_answer.elapsed();
         let after = admin.activity(before.id).await?;
         let acceptances = &tally.acceptances;
         let evidence =

@@ -90,6 +90,8 @@ impl Admin {
         body: Option<&Value>,
     ) -> Result<Value, BenchError> {
         let body = body.map(Value::to_string).unwrap_or_default();
+        // A connection that rested while the load ran may have been closed by the server.
+        self.client.disconnect();
         let call = (method, path);
         wire::compose_call(call, &self.authority, &self.token, &body, &mut self.request);
         let reply = self.client.exchange(&self.request).await.map_err(|source| {

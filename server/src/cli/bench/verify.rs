@@ -1,8 +1,8 @@
 //! The sale checked from outside: what the shoppers were told against what the server says.
 //!
-//! The answers are gathered by [`settle`] (unknown outcomes are asked again under the same id)
-//! and [`follow`] (each reservation is queried by its owner until it is an order); [`judge`] is
-//! a pure function over them.
+//! The answers are gathered in three steps: [`settle`] asks again, under the same ids, for
+//! outcomes that are unknown; [`drained`] waits for the last order; [`follow`] queries every
+//! reservation as its owner. [`judge`] is a pure function over them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,6 +25,9 @@ const QUERY_CONNECTIONS: usize = 16;
 
 /// Between two rounds of queries for reservations that are not orders yet.
 const ROUND_WAIT: Duration = Duration::from_millis(100);
+
+/// Between two looks at the last reservation: the error of the time that is reported.
+const DRAIN_WAIT: Duration = Duration::from_millis(10);
 
 /// Examples named in a failed check.
 const EXAMPLES_MAX: usize = 3;
@@ -219,6 +222,25 @@ pub(super) async fn settle(
         }
     }
     (acceptances, 0)
+}
+
+/// Waits until the last accepted reservation is an order, or `deadline` has come: orders are made
+/// in order of acceptance, so the others are orders by then. One query at a time, because the
+/// time it takes is a result of the run.
+pub(super) async fn drained(
+    load: &Arc<Load>,
+    acceptances: &[Acceptance],
+    authority: &str,
+    deadline: Instant,
+) {
+    let Some(last) = acceptances.iter().max_by_key(|one| one.reservation) else { return };
+    let last = BTreeMap::from([(last.reservation, last.request.shopper)]);
+    while Instant::now() < deadline {
+        if query_all(load, &last, authority).await.values().any(Purchase::is_order) {
+            return;
+        }
+        tokio::time::sleep(DRAIN_WAIT).await;
+    }
 }
 
 /// Queries every accepted reservation as its owner until all are orders or `deadline` has come.
