@@ -54,6 +54,9 @@ pub mod internals;
 pub mod limits;
 mod log;
 mod metrics;
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod model;
 mod names;
 pub mod planted;
 mod reader;

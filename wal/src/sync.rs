@@ -74,7 +74,10 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 
 /// Runs `future` on this thread, to its end or until `timeout` is over.
 #[cfg(not(loom))]
-pub(crate) fn block_on_for<F: Future>(future: F, timeout: std::time::Duration) -> Option<F::Output> {
+pub(crate) fn block_on_for<F: Future>(
+    future: F,
+    timeout: std::time::Duration,
+) -> Option<F::Output> {
     park(future, std::time::Instant::now().checked_add(timeout))
 }
 

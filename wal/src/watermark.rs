@@ -104,6 +104,12 @@ impl Watermark {
         self.wait(self.lsn_lane(), lsn.0)
     }
 
+    /// How many wait for `lane`.
+    #[cfg(any(test, loom))]
+    pub(crate) fn waiters(&self, lane: usize) -> usize {
+        self.marks[lane].waiters.lock().len()
+    }
+
     fn state(&self, lane: usize, seq: u64) -> Poll<Result<(), LogUnavailable>> {
         if self.is_poisoned() {
             Poll::Ready(Err(LogUnavailable))
@@ -200,9 +206,9 @@ mod tests {
             let mut context = Context::from_waker(&waker);
             assert!(wait.as_mut().poll(&mut context).is_pending());
             assert!(wait.as_mut().poll(&mut context).is_pending());
-            assert_eq!(watermark.marks[0].waiters.lock().len(), 1);
+            assert_eq!(watermark.waiters(0), 1);
         }
-        assert_eq!(watermark.marks[0].waiters.lock().len(), 0);
+        assert_eq!(watermark.waiters(0), 0);
     }
 
     #[test]

@@ -1,0 +1,133 @@
+//! Appending beside committing, closing and failing, on a whole log over a simulated disk.
+
+#![cfg(loom)]
+
+use std::sync::Arc;
+
+use loom::thread;
+use wal::device::sim::{Fault, FaultKind, Image, SimDevice};
+use wal::model::wait_for_work;
+use wal::{
+    Busy, Class, Committed, Format, Log, LogUnavailable, Lsn, OWNER_BYTES, OpenOptions, Ticket,
+};
+
+const FORMAT: Format = Format {
+    shard_count: 1,
+    frame_bytes_max: 4 << 10,
+    in_flight_bytes_max: 4 << 10,
+    segment_bytes: 12 << 10,
+    owner: [0; OWNER_BYTES],
+};
+
+fn open(device: &SimDevice) -> Log {
+    let options = OpenOptions {
+        format: FORMAT,
+        accept_file_system: false,
+        companions: Vec::new(),
+        on_fatal: Box::new(|_| {}),
+    };
+    let opened = Log::open(Arc::new(device.clone()), options, &mut |_| Ok(()));
+    opened.expect("an empty disk takes a log").0
+}
+
+fn log() -> Log {
+    open(&SimDevice::new(Image::empty(1)))
+}
+
+fn append(log: &Log) -> Result<Ticket, Busy> {
+    let mut batch = log.begin(0, 24, Class::Reserved)?;
+    batch.command(24);
+    Ok(Ticket { shard: 0, shard_seq: batch.append((1, 1), |out| out.extend_from_slice(b"body")) })
+}
+
+/// What the committing thread does, until `records` are durable.
+fn commit_until(log: &Log, records: u64) {
+    while log.durable_lsn() < Lsn(records) {
+        if wait_for_work(log) {
+            while let Ok(Committed::Frame { .. }) = log.commit() {}
+        }
+    }
+}
+
+#[test]
+fn no_append_is_left_waiting_for_the_committer() {
+    loom::model(|| {
+        let log = log();
+        let committer = {
+            let log = log.clone();
+            thread::spawn(move || commit_until(&log, 2))
+        };
+        let other = {
+            let log = log.clone();
+            thread::spawn(move || append(&log).expect("there is room"))
+        };
+        let ticket = append(&log).expect("there is room");
+        assert_eq!(log.wait_durable(ticket), Ok(()));
+        let other = other.join().expect("appending does not panic");
+        assert_eq!(log.wait_durable(other), Ok(()));
+        committer.join().expect("the committer does not panic");
+        assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(2), 2));
+    });
+}
+
+#[test]
+fn two_committers_at_once_lose_and_repeat_nothing() {
+    loom::model(|| {
+        let log = log();
+        let committer = {
+            let log = log.clone();
+            thread::spawn(move || commit_until(&log, 2))
+        };
+        for _ in 0..2 {
+            let ticket = append(&log).expect("there is room");
+            log.commit().expect("the disk is well");
+            assert_eq!(log.wait_durable(ticket), Ok(()));
+        }
+        committer.join().expect("the committer does not panic");
+        assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(2), 2));
+    });
+}
+
+#[test]
+fn closing_takes_along_whatever_was_let_in() {
+    loom::model(|| {
+        let log = log();
+        let appending = {
+            let log = log.clone();
+            thread::spawn(move || append(&log))
+        };
+        log.close().expect("the disk is well");
+        let let_in = match appending.join().expect("appending does not panic") {
+            Ok(ticket) => ticket.shard_seq,
+            Err(busy) => {
+                assert_eq!(busy, Busy::LogUnavailable);
+                0
+            }
+        };
+        assert_eq!((log.durable_seq(0), log.durable_lsn()), (let_in, Lsn(let_in)));
+        assert_eq!(append(&log), Err(Busy::LogUnavailable));
+    });
+}
+
+#[test]
+fn a_log_that_fails_beside_an_append_answers_nobody() {
+    loom::model(|| {
+        let device = SimDevice::new(Image::empty(1));
+        let log = open(&device);
+        let fault = Fault { at: 1, lasting: true, kind: FaultKind::ErrorOldContent };
+        device.set_fault(Some(fault));
+        append(&log).expect("there is room");
+        let caller = {
+            let log = log.clone();
+            thread::spawn(move || append(&log).map(|ticket| log.wait_durable(ticket)))
+        };
+        assert_eq!(log.commit(), Err(LogUnavailable));
+        assert_eq!(append(&log), Err(Busy::LogUnavailable));
+        let told = caller.join().expect("the caller does not panic");
+        assert!(
+            matches!(told, Ok(Err(LogUnavailable)) | Err(Busy::LogUnavailable)),
+            "W16: {told:?}"
+        );
+        assert_eq!(log.durable_lsn(), Lsn(0));
+    });
+}

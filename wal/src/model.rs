@@ -1,0 +1,61 @@
+//! What the models of `loom-tests` need to drive, and nobody else may: built under the model
+//! checker alone.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::error::LogUnavailable;
+use crate::ids::Lsn;
+use crate::log::Log;
+use crate::sync::block_on;
+use crate::watermark::Watermark;
+
+/// Waits, as the committing thread does, until something was appended.
+pub fn wait_for_work(log: &Log) -> bool {
+    log.wait_for_work(0)
+}
+
+/// The durable marks alone.
+pub struct Marks(Watermark);
+
+impl Marks {
+    /// Marks of `lanes` lanes in which nothing is durable.
+    pub fn new(lanes: usize) -> Self {
+        Self(Watermark::new(&vec![0; lanes], Lsn(0)))
+    }
+
+    /// Publishes that `lane` is durable up to `seq`, and the log up to the same number.
+    pub fn publish(&self, lane: usize, seq: u64) {
+        self.0.publish(&[(lane, seq)], Lsn(seq), &mut Vec::new());
+    }
+
+    /// Fails.
+    pub fn poison(&self) {
+        self.0.poison();
+    }
+
+    /// The durable sequence of `lane`.
+    pub fn durable(&self, lane: usize) -> u64 {
+        self.0.durable(lane)
+    }
+
+    /// Waits until `lane` is durable up to `seq`.
+    pub fn wait(&self, lane: usize, seq: u64) -> Result<(), LogUnavailable> {
+        block_on(self.0.wait(lane, seq))
+    }
+
+    /// Waits for `lane` to be durable up to `seq`, and gives up after one look.
+    pub fn wait_and_give_up(&self, lane: usize, seq: u64) -> Poll<Result<(), LogUnavailable>> {
+        struct Nobody;
+        impl Wake for Nobody {
+            fn wake(self: Arc<Self>) {}
+        }
+        let waker = Waker::from(Arc::new(Nobody));
+        std::pin::pin!(self.0.wait(lane, seq)).poll(&mut Context::from_waker(&waker))
+    }
+
+    /// How many wait for `lane`.
+    pub fn waiters(&self, lane: usize) -> usize {
+        self.0.waiters(lane)
+    }
+}
