@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::ids::Lsn;
-use crate::recover::Case;
+use crate::verdict::Case;
 
 /// The log could not be opened. Nothing on disk was changed, but for what a fresh directory
 /// already had made of it.

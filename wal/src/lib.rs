@@ -22,15 +22,17 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `segment`, `frame`, `record`, `control` | the formats, each table beside the code that reads it |
+//! | `segment`, `frame`, `record`, `control` | the formats: a table beside its code |
 //! | `intake` | where records wait |
 //! | `committer` | the only writer |
 //! | `watermark` | what is durable, and who waits for it |
-//! | `recover`, `scan` | the decision table, and the reading that feeds it |
+//! | `verdict` | where the log ends, as a decision table |
+//! | `recover`, `scan` | the reading that feeds it |
 //! | `spares` | segments made ahead |
 //! | `fatal` | fail-stop |
 //! | `reader` | the log as an outbox |
 //! | `log`, `threads` | the handle, and what runs behind it |
+//! | `open`, `premises` | from a directory to a log |
 //! | `device` | the one seam to the operating system |
 //! | `sync` | the primitives of every hand-over, for the model checker |
 
@@ -58,7 +60,9 @@ mod metrics;
 #[doc(hidden)]
 pub mod model;
 mod names;
+mod open;
 pub mod planted;
+mod premises;
 mod reader;
 mod record;
 mod recover;
@@ -67,6 +71,7 @@ mod segment;
 mod spares;
 mod sync;
 mod threads;
+mod verdict;
 mod watermark;
 
 pub use control::{Format, OWNER_BYTES};
@@ -77,11 +82,13 @@ pub use ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
 pub use inspect::{Inspection, follow, inspect, read_format};
 pub use intake::{Batch, Class, Committed, Ticket};
 pub use limits::CONTROL_SHARD;
-pub use log::{Judged, Log, OpenOptions, OpenReport, Opening};
+pub use log::Log;
 pub use metrics::{Metrics, SLOW_SYNC_US, SYNC_US_BOUNDS};
+pub use open::{Judged, OpenOptions, OpenReport, Opening};
 pub use reader::{Frame, Reader};
 pub use record::{RECORD_HEADER_BYTES, Record, RecordError, Records, record_bytes};
-pub use recover::{Case, Replay, TornTail};
+pub use recover::{Replay, TornTail};
 pub use segment::FORMAT_VERSION;
 pub use spares::SpareMade;
 pub use threads::Threads;
+pub use verdict::Case;

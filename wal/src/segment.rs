@@ -2,7 +2,7 @@
 //!
 //! | off | size | field            | meaning                                                      |
 //! |----:|-----:|------------------|--------------------------------------------------------------|
-//! |   0 |    8 | magic            | catches text mangling (CR LF, 0x1A), as PNG's does            |
+//! |   0 |    8 | magic            | catches text mangling (CR LF, 0x1A), as that of PNG does     |
 //! |   8 |    2 | format_version   | 1                                                            |
 //! |  10 |    2 | header_len       | 128                                                          |
 //! |  12 |    4 | feature_incompat | an unknown bit set: refuse                                   |

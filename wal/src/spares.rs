@@ -2,7 +2,7 @@
 //!
 //! Real zeros, not holes: the first write into a hole makes the file system journal the
 //! allocation at every sync. When spares run low new work is refused, and let in again by
-//! themselves; the last one is kept for what must go on.
+//! itself; the last one is kept for what must go on.
 
 use std::collections::VecDeque;
 use std::io;

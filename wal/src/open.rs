@@ -1,0 +1,265 @@
+//! Opening a log: look, lock, read, judge, and only then begin to write.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::committer::{Parts, Tail};
+use crate::control::{CONTROL_PATH, Control, ControlError, Format};
+use crate::device::{Device, File, FileSystem, Lock};
+use crate::error::OpenError;
+use crate::fatal::OnFatal;
+use crate::ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
+use crate::intake::Intake;
+use crate::limits::{LOCK_RETRY_MS, LOCK_TRIES, NEVER_RECYCLE_MAX};
+use crate::log::Log;
+use crate::metrics::Counters;
+use crate::names;
+use crate::planted::{self, Bug};
+use crate::premises::{Found, check_format, look, refuse_foreign, suitable};
+use crate::recover::{self, Reach, Recovered, Replay, TornTail};
+use crate::spares::Spares;
+use crate::watermark::Watermark;
+
+/// How to open a log.
+pub struct OpenOptions {
+    /// The constants for a directory that holds no log yet.
+    pub format: Format,
+    /// Opens on a file system whose syncs promise little, too.
+    pub accept_file_system: bool,
+    /// Names that a directory without a log may hold: the owner's other files.
+    pub companions: Vec<String>,
+    /// Called once when the log fails.
+    pub on_fatal: OnFatal,
+}
+
+/// What opening found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OpenReport {
+    /// The log, in the incarnation that was just begun.
+    pub identity: LogIdentity,
+    /// Whether the directory was formatted just now.
+    pub formatted: bool,
+    /// The last record.
+    pub last_lsn: Lsn,
+    /// Segments read.
+    pub segments: u64,
+    /// What was cut, if anything.
+    pub torn_tail: Option<TornTail>,
+    /// The kind of file system the log lies on.
+    pub file_system: FileSystem,
+}
+
+/// A log on its way to be opened, step by step, for an owner that must know the constants before
+/// the first record and wants its say after the last. An existing log is changed on disk by
+/// [`Judged::finish`] alone.
+pub struct Opening {
+    device: Arc<dyn Device>,
+    on_fatal: OnFatal,
+    lock: Box<dyn Lock>,
+    control: Control,
+    control_file: Arc<dyn File>,
+    formatted: bool,
+    file_system: FileSystem,
+}
+
+impl Opening {
+    /// Takes the directory for this process and reads its constants; formats one that is empty.
+    pub fn begin(device: Arc<dyn Device>, options: OpenOptions) -> Result<Self, OpenError> {
+        let file_system = suitable(&*device, options.accept_file_system)?;
+        let found = look(&*device)?;
+        if matches!(found, Found::Nothing(_)) {
+            check_format(&options.format)?;
+            refuse_foreign(&*device, &found, &options.companions)?;
+            device.create_dir("").map_err(io_error(&*device, "create", ""))?;
+        }
+        let lock = lock(&*device)?;
+        // Another process may have formatted the directory while this one waited for the lock.
+        let formatted = matches!(look(&*device)?, Found::Nothing(_));
+        let (control, control_file) = match formatted {
+            true => format(&*device, options.format)?,
+            false => {
+                if !planted::has(Bug::SkipControlSyncAtOpen) {
+                    sync_control(&*device)?;
+                }
+                read_control(&*device)?
+            }
+        };
+        let on_fatal = options.on_fatal;
+        Ok(Self { device, on_fatal, lock, control, control_file, formatted, file_system })
+    }
+
+    /// The constants fixed when the directory was formatted.
+    pub fn format(&self) -> &Format {
+        &self.control.format
+    }
+
+    /// Reads the log, handing every record to `replay`, and judges its end.
+    pub fn replay(self, replay: &mut Replay<'_>) -> Result<Judged, OpenError> {
+        sync_tail(&*self.device, &self.control)?;
+        let recovered = recover::recover(&*self.device, &self.control, Reach::Everything, replay)?;
+        Ok(Judged { opening: self, recovered })
+    }
+}
+
+/// A log that was read whole and may be served.
+pub struct Judged {
+    opening: Opening,
+    recovered: Recovered,
+}
+
+impl Judged {
+    /// Begins a new incarnation: its epoch first (W11), then a segment that seals the log.
+    pub fn finish(self) -> Result<(Log, OpenReport), OpenError> {
+        let Self { opening, recovered } = self;
+        let Opening { device, on_fatal, lock, mut control, control_file, .. } = opening;
+        control.epoch = control.epoch.plus(1);
+        control.clean_end = None;
+        let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
+        if recovered.unreadable_tail && control.never_recycle.len() < NEVER_RECYCLE_MAX {
+            control.never_recycle.push(last_segment);
+        }
+        if !planted::has(Bug::EpochNotDurable) {
+            control.write(&*control_file).map_err(io_error(&*device, "write", CONTROL_PATH))?;
+        }
+        let identity = LogIdentity { uuid: control.log_uuid, epoch: control.epoch };
+        let format = control.format;
+        lock.note(&format!("pid {} epoch {}\n", std::process::id(), identity.epoch))
+            .map_err(io_error(&*device, "write", "LOCK"))?;
+
+        let spares = Spares::adopt(&*device, format.segment_bytes).map_err(io_error(
+            &*device,
+            "read",
+            names::WAL_DIR,
+        ))?;
+        let frame_bytes_max = format.frame_bytes_max as usize;
+        let seqs = &recovered.shard_seqs;
+        let parts = Parts {
+            intake: Intake::new(seqs, frame_bytes_max, format.in_flight_bytes_max),
+            watermark: Watermark::new(seqs, recovered.last_lsn),
+            spares,
+            counters: Counters::default(),
+            on_fatal,
+            device: Arc::clone(&device),
+        };
+        let mut tail = Tail::new(control, control_file, recovered.end, recovered.last_lsn);
+        if tail.open_segment(&parts, last_segment).is_err() {
+            return Err(OpenError::Io {
+                op: "begin a segment in",
+                path: device.display(names::WAL_DIR),
+                source: io::Error::other("see the line before"),
+            });
+        }
+        let report = OpenReport {
+            identity,
+            formatted: opening.formatted,
+            last_lsn: recovered.last_lsn,
+            segments: recovered.segments,
+            torn_tail: recovered.torn_tail,
+            file_system: opening.file_system,
+        };
+        Ok((Log::new(parts, tail, identity, format, lock), report))
+    }
+}
+
+pub(crate) fn io_error<'a>(
+    device: &'a dyn Device,
+    op: &'static str,
+    path: &'a str,
+) -> impl FnOnce(io::Error) -> OpenError + 'a {
+    move |source| OpenError::Io { op, path: device.display(path), source }
+}
+
+fn lock(device: &dyn Device) -> Result<Box<dyn Lock>, OpenError> {
+    for attempt in 1.. {
+        match device.lock() {
+            Ok(lock) => return Ok(lock),
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                return Err(io_error(device, "lock", "LOCK")(error));
+            }
+            Err(_) if attempt >= LOCK_TRIES => break,
+            Err(_) => device.pause_ms(LOCK_RETRY_MS),
+        }
+    }
+    Err(OpenError::Locked { dir: device.display("") })
+}
+
+/// Makes an empty log. A crash in between leaves a directory that can be formatted again: CONTROL
+/// comes last, and whole.
+fn format(device: &dyn Device, format: Format) -> Result<(Control, Arc<dyn File>), OpenError> {
+    for dir in names::DIRS {
+        device.create_dir(dir).map_err(io_error(device, "create", dir))?;
+    }
+    let mut uuid = [0; 16];
+    for half in uuid.chunks_exact_mut(8) {
+        let random = device.random().map_err(io_error(device, "draw an identity for", ""))?;
+        half.copy_from_slice(&random.to_le_bytes());
+    }
+    let mut control = Control {
+        slot_seq: 0,
+        log_uuid: LogUuid(uuid),
+        epoch: Epoch(0),
+        format,
+        active_segment: SegmentId(0),
+        active_stamp: 0,
+        snapshot_lsn: Lsn(0),
+        oldest_needed_segment: SegmentId(1),
+        clean_end: None,
+        sinks: Vec::new(),
+        never_recycle: Vec::new(),
+    };
+    let file = control.create(device).map_err(io_error(device, "create", CONTROL_PATH))?;
+    Ok((control, file))
+}
+
+pub(crate) fn read_control(device: &dyn Device) -> Result<(Control, Arc<dyn File>), OpenError> {
+    let file = device.open(CONTROL_PATH).map_err(io_error(device, "open", CONTROL_PATH))?;
+    // From the disk: after a failed sync the cache may hold a slot that the disk never got, and
+    // the slot beside it, the only one that is really there, would be the next to be overwritten.
+    let disk = match planted::has(Bug::ControlReadThroughCache) {
+        true => device.open(CONTROL_PATH),
+        false => device.open_uncached(CONTROL_PATH),
+    };
+    let control = disk.and_then(|disk| Control::read(&*disk)).map_err(io_error(
+        device,
+        "read",
+        CONTROL_PATH,
+    ))?;
+    let path = device.display(CONTROL_PATH);
+    match control {
+        Ok(control) => Ok((control, file)),
+        Err(ControlError::Damaged) => {
+            Err(OpenError::NotOurs { path, what: "is damaged, or no CONTROL of a log" })
+        }
+        Err(ControlError::TooNew { format_version, feature_incompat }) => {
+            Err(OpenError::TooNew { path, format_version, feature_incompat })
+        }
+    }
+}
+
+/// Makes the slot durable that a killed process may have left in the page cache, before the other
+/// one is written: a power cut could tear both otherwise.
+fn sync_control(device: &dyn Device) -> Result<(), OpenError> {
+    device.open(CONTROL_PATH).and_then(|file| file.sync_data()).map_err(io_error(
+        device,
+        "sync",
+        CONTROL_PATH,
+    ))
+}
+
+/// Makes durable what a killed process left in the page cache, before it is read and believed: a
+/// power cut after this start could take it back otherwise.
+fn sync_tail(device: &dyn Device, control: &Control) -> Result<(), OpenError> {
+    if planted::has(Bug::SkipSyncAtOpen) {
+        return Ok(());
+    }
+    let ids = recover::list_segments(device, control)?;
+    for id in ids.iter().rev().take(2) {
+        let path = names::segment(*id);
+        device
+            .open(&path)
+            .and_then(|file| file.sync_data())
+            .map_err(io_error(device, "sync", &path))?;
+    }
+    device.sync_dir(names::WAL_DIR).map_err(io_error(device, "sync", names::WAL_DIR))?;
+    device.sync_dir("").map_err(io_error(device, "sync", ""))
+}
