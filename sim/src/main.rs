@@ -119,6 +119,9 @@ fn run(arguments: &[String]) -> Result<bool, Usage> {
         ("planted", _) => return Ok(hunt(settings)),
         (other, _) => return Err(Usage(format!("there is no campaign {other}"))),
     };
+    if report.counts.is_empty() && report.failed == 0 {
+        return Err(Usage("there is no such case".to_owned()));
+    }
     println!("{report}");
     Ok(report.failed == 0)
 }
@@ -140,7 +143,7 @@ fn again_with_errors(
 
 fn hunt(settings: Settings) -> bool {
     let bugs = settings.bug.map_or(Bug::ALL.to_vec(), |bug| vec![bug]);
-    let hunts: Vec<_> = bugs.into_iter().map(|bug| planted::hunt(bug, settings)).collect();
+    let hunts: Vec<_> = bugs.into_iter().map(|bug| planted::hunt(bug, settings, true)).collect();
     println!("{}", planted::told(&hunts));
-    hunts.iter().all(planted::Hunt::is_caught)
+    hunts.iter().all(|hunt| !hunt.caught.is_empty())
 }

@@ -14,7 +14,7 @@
 //! A step that needs an open log opens it first. Taking a snapshot and giving segments back join
 //! the alphabet when the log can do it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wal::device::sim::{Fault, Image, Op, SimDevice};
@@ -171,7 +171,7 @@ pub struct Process {
     pub truth: Truth,
     watch: Arc<Mutex<Watch>>,
     observed: bool,
-    fatal: Arc<AtomicBool>,
+    fatal: Arc<AtomicU64>,
     next_body: u64,
     fault: Option<Fault>,
     /// Operations begun and made to fail on the device of a process that was killed.
@@ -189,7 +189,7 @@ impl Process {
             truth,
             watch: Arc::new(Mutex::new(watch)),
             observed: false,
-            fatal: Arc::new(AtomicBool::new(false)),
+            fatal: Arc::new(AtomicU64::new(0)),
             next_body: generation << 32,
             fault: None,
             earlier: (0, 0),
@@ -227,8 +227,8 @@ impl Process {
         self.earlier.1 + self.device.counts().1
     }
 
-    /// Whether the log said that it failed.
-    pub fn failed(&self) -> bool {
+    /// How often the log said that it failed.
+    pub fn failures(&self) -> u64 {
         self.fatal.load(Ordering::Relaxed)
     }
 
@@ -264,7 +264,9 @@ impl Process {
             format: FORMAT,
             accept_file_system: false,
             companions: Vec::new(),
-            on_fatal: Box::new(move |_| fatal.store(true, Ordering::Relaxed)),
+            on_fatal: Box::new(move |_| {
+                fatal.fetch_add(1, Ordering::Relaxed);
+            }),
         };
         let mut check = self.truth.check();
         let (log, report) = Log::open(Arc::new(self.device.clone()), options, &mut |record| {

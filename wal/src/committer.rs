@@ -262,9 +262,12 @@ impl Tail {
 /// process.
 fn fail(parts: &Parts, failure: Failure) -> LogUnavailable {
     let Failure { op, path, source } = failure;
-    parts.watermark.poison();
+    let first = parts.watermark.poison();
     parts.intake.close();
-    (parts.on_fatal)(&Fatal { op, path, source });
+    // A commit and the making of a spare may fail side by side: the owner is told once.
+    if first {
+        (parts.on_fatal)(&Fatal { op, path, source });
+    }
     LogUnavailable
 }
 

@@ -29,9 +29,9 @@ impl Marks {
         self.0.publish(&[(lane, seq)], Lsn(seq), &mut Vec::new());
     }
 
-    /// Fails.
-    pub fn poison(&self) {
-        self.0.poison();
+    /// Fails; tells whether it was the first to.
+    pub fn poison(&self) -> bool {
+        self.0.poison()
     }
 
     /// The durable sequence of `lane`.

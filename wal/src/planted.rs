@@ -27,6 +27,12 @@ pub enum Bug {
     RetryAfterFailedSync,
     /// Takes a damaged middle for a torn tail.
     DamageTakenForTornTail,
+    /// Opens without making durable what a killed process left of CONTROL in the page cache.
+    SkipControlSyncAtOpen,
+    /// Believes of CONTROL what the page cache has and the disk never got.
+    ControlReadThroughCache,
+    /// Reads on behind the seal of a segment.
+    ReaderPassesSeal,
 }
 
 impl Bug {
@@ -42,6 +48,9 @@ impl Bug {
         Self::ChainUnchecked,
         Self::RetryAfterFailedSync,
         Self::DamageTakenForTornTail,
+        Self::SkipControlSyncAtOpen,
+        Self::ControlReadThroughCache,
+        Self::ReaderPassesSeal,
     ];
 }
 

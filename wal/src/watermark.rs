@@ -78,15 +78,17 @@ impl Watermark {
         }
     }
 
-    /// Ends every wait, present and to come, with [`LogUnavailable`].
-    pub(crate) fn poison(&self) {
-        self.poisoned.store(true, Ordering::SeqCst);
+    /// Ends every wait, present and to come, with [`LogUnavailable`]. Tells whether this was the
+    /// first time.
+    pub(crate) fn poison(&self) -> bool {
+        let first = !self.poisoned.swap(true, Ordering::SeqCst);
         for mark in &self.marks {
             let waiters = std::mem::take(&mut *mark.waiters.lock());
             for (_, waker) in waiters {
                 waker.wake();
             }
         }
+        first
     }
 
     /// Whether the log has failed.
@@ -143,7 +145,13 @@ impl Future for Durable<'_> {
         // either they see this waiter, or it sees what they stored.
         let state = self.watermark.state(self.lane, self.seq);
         if state.is_pending() {
-            waiters.push((self.seq, waker.clone()));
+            // A wait that moved to another task takes its old place along.
+            let old = self.registered.as_ref();
+            let place = old.and_then(|old| place(&waiters, self.seq, old));
+            match place {
+                Some(index) => waiters[index].1 = waker.clone(),
+                None => waiters.push((self.seq, waker.clone())),
+            }
             drop(waiters);
             self.registered = Some(waker.clone());
         }
@@ -160,11 +168,15 @@ impl Drop for Durable<'_> {
             return;
         }
         let mut waiters = self.watermark.marks[self.lane].waiters.lock();
-        let mine = |(seq, waker): &(u64, Waker)| *seq == self.seq && waker.will_wake(registered);
-        if let Some(index) = waiters.iter().position(mine) {
+        if let Some(index) = place(&waiters, self.seq, registered) {
             waiters.swap_remove(index);
         }
     }
+}
+
+/// Where a waiter stands in its list.
+fn place(waiters: &[(u64, Waker)], seq: u64, waker: &Waker) -> Option<usize> {
+    waiters.iter().position(|(wanted, other)| *wanted == seq && other.will_wake(waker))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -200,13 +212,14 @@ mod tests {
         impl std::task::Wake for Nobody {
             fn wake(self: std::sync::Arc<Self>) {}
         }
-        let waker = Waker::from(std::sync::Arc::new(Nobody));
+        let wakers = [(); 2].map(|()| Waker::from(std::sync::Arc::new(Nobody)));
         for _ in 0..3 {
             let mut wait = std::pin::pin!(watermark.wait(0, 5));
-            let mut context = Context::from_waker(&waker);
-            assert!(wait.as_mut().poll(&mut context).is_pending());
-            assert!(wait.as_mut().poll(&mut context).is_pending());
-            assert_eq!(watermark.waiters(0), 1);
+            for waker in [&wakers[0], &wakers[0], &wakers[1]] {
+                let mut context = Context::from_waker(waker);
+                assert!(wait.as_mut().poll(&mut context).is_pending());
+                assert_eq!(watermark.waiters(0), 1);
+            }
         }
         assert_eq!(watermark.waiters(0), 0);
     }

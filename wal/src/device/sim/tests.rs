@@ -69,3 +69,32 @@ fn a_killed_process_leaves_its_cache_behind() {
     assert_eq!(first_byte(&image, "wal/a"), Some(7));
     assert_eq!(image.unsynced().0, 1);
 }
+
+#[test]
+fn a_read_past_the_cache_sees_what_a_failed_sync_lost_and_what_is_still_unsynced() {
+    let (device, file) = device_with_file();
+    file.write_at(&[7; 10], 0).unwrap();
+    let at = device.counts().0 + 1;
+    device.set_fault(Some(Fault { at, lasting: false, kind: FaultKind::ErrorNewContent }));
+    file.sync_data().unwrap_err();
+    file.write_at(&[9; 10], 4096).unwrap();
+    let disk = device.open_uncached("wal/a").unwrap();
+    let mut bytes = [1; 4097];
+    for (file, lost) in [(&file, 7), (&disk, 0)] {
+        file.read_at(&mut bytes, 0).unwrap();
+        assert_eq!((bytes[0], bytes[4096]), (lost, 9));
+    }
+}
+
+#[test]
+fn an_operation_that_failed_may_have_been_done_all_the_same() {
+    for (kind, path) in
+        [(FaultKind::ErrorOldContent, "wal/a"), (FaultKind::ErrorNewContent, "wal/b")]
+    {
+        let (device, _) = device_with_file();
+        let at = device.counts().0 + 1;
+        device.set_fault(Some(Fault { at, lasting: false, kind }));
+        device.rename("wal/a", "wal/b").unwrap_err();
+        assert_eq!(device.image().paths(), [path]);
+    }
+}
