@@ -159,9 +159,9 @@ impl Engine {
         let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
         let mut replayed = Replayed::new(format.shard_count, &owner, table_seed, ());
         let judged = opening.replay(&mut |record| Ok(replayed.take(record)?))?;
-        let (wall_ms, last_ms) = (wall_ms(), replayed.last_ms);
-        if wall_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {
-            return Err(OpenError::Clock { wall_ms, last_ms });
+        let (opened_ms, last_ms) = (wall_ms(), replayed.last_ms);
+        if opened_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {
+            return Err(OpenError::Clock { wall_ms: opened_ms, last_ms });
         }
         let (log, report) = judged.finish()?;
         let report = OpenReport {
@@ -169,7 +169,9 @@ impl Engine {
             records: replayed.records,
             activities: replayed.shards.iter().map(|shard| shard.activities().count() as u64).sum(),
         };
-        let clock = Clock::start(wall_ms, last_ms);
+        // Looked at anew: to finish took its time, and a clock that starts a second behind needs
+        // half an hour to catch up.
+        let clock = Clock::start(wall_ms(), last_ms);
         let engine = Self { inner: Arc::new(Inner::new(log, replayed, owner, clock)) };
         if options.threads {
             let threads = engine.inner.log.start().map_err(OpenError::Thread)?;
