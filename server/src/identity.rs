@@ -82,6 +82,8 @@ impl Tokens {
         let mut validation = Validation::new(Algorithm::HS256);
         // Tokens are made and read by one product; what clock skew there is, is the caller's.
         validation.leeway = 0;
+        // A token ends with the second that `exp` names, not after it (RFC 7519, 4.1.4).
+        validation.reject_tokens_expiring_in_less_than = 1;
         validation.validate_nbf = true;
         validation.set_required_spec_claims(&["exp", "sub"]);
         Ok(Self {
@@ -188,8 +190,11 @@ mod tests {
     fn an_expired_token_is_refused_without_leeway() {
         let tokens = tokens(SECRET);
         let mut stale = claims();
-        stale["exp"] = json!(wall_seconds() - 1);
-        assert_eq!(tokens.verify(&signed(Algorithm::HS256, SECRET, &stale)), Err(Unauthenticated));
+        for exp in [wall_seconds() - 1, wall_seconds()] {
+            stale["exp"] = json!(exp);
+            let token = signed(Algorithm::HS256, SECRET, &stale);
+            assert_eq!(tokens.verify(&token), Err(Unauthenticated));
+        }
     }
 
     #[test]

@@ -134,6 +134,10 @@ fn a_body_of_another_kind_or_too_large_is_refused() {
     let head = format!("POST {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {bearer}\r\n");
     connection.send(format!("{head}Content-Length: 99999999999\r\n\r\n"));
     assert_eq!(connection.answer().unwrap().code(), "payload_too_large");
+    // Who asks before sending is not told to go on.
+    let mut connection = server.connect();
+    connection.send(format!("{head}Expect: 100-continue\r\nContent-Length: 20000\r\n\r\n"));
+    assert_eq!(connection.answer().unwrap().verdict(), (413, "payload_too_large".to_owned()));
     let mut connection = server.connect();
     connection.send(format!("{head}Transfer-Encoding: chunked\r\n\r\n"));
     for _ in 0..40 {

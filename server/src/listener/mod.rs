@@ -184,10 +184,14 @@ impl Listener {
             });
             let connection = http1::Builder::new()
                 .header_read_timeout(None)
-                .half_close(false)
+                // A client may say "this is all" and wait for its answer: a purchase that was
+                // decided must be told.
+                .half_close(true)
                 .max_headers(HEADERS_MAX)
                 .max_buf_size(BUFFER_BYTES_MAX)
-                .pipeline_flush(true)
+                // With it an answer would wait for as long as the next request is incomplete, and
+                // the answer to a broken one would never leave.
+                .pipeline_flush(false)
                 .serve_connection(socket, service);
             tokio::pin!(connection);
             // How a connection ends is its client's affair: whatever the error, nothing is

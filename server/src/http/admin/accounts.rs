@@ -19,7 +19,7 @@ use crate::http::json;
 use crate::http::problem::{Code, Problem};
 
 /// Characters of a name, a title or a line of an address.
-const TEXT_CHARS_MAX: usize = 255;
+pub(super) const TEXT_CHARS_MAX: usize = 255;
 
 /// A unit of the catalogue.
 #[derive(Deserialize, Serialize)]

@@ -4,6 +4,7 @@ use engine::ActivityView;
 use engine::core::event::{DeadLetterPolicy, Definition, LatePayment};
 use serde::{Deserialize, Deserializer};
 
+use super::accounts::TEXT_CHARS_MAX;
 use crate::duration;
 use crate::http::input::{SkuField, present};
 use crate::http::problem::Problem;
@@ -38,8 +39,9 @@ pub(super) struct ActivityFields {
     late_payment: Option<Late>,
     #[serde(default, deserialize_with = "present")]
     dead_letter: Option<Dead>,
-    #[serde(default)]
-    publish_at: Option<Instant>,
+    /// `null` takes a schedule back.
+    #[serde(default, deserialize_with = "present")]
+    publish_at: Option<Option<Instant>>,
 }
 
 /// `"10m"`
@@ -98,7 +100,7 @@ impl ActivityFields {
                 payment_ttl_ms: self.payment_ttl.map_or(PAYMENT_TTL_MS_DEFAULT, |ttl| ttl.0),
                 late_payment: self.late_payment.map_or(LatePayment::ReinstateOrRefund, late),
                 dead_letter: self.dead_letter.map_or(DeadLetterPolicy::Rollback, dead),
-                publish_at_ms: self.publish_at.map_or(0, |at| at.0),
+                publish_at_ms: self.publish_at.map_or(0, instant_or_never),
             },
         })
     }
@@ -120,7 +122,7 @@ impl ActivityFields {
                 payment_ttl_ms: self.payment_ttl.map_or(view.terms.payment_ttl_ms, |ttl| ttl.0),
                 late_payment: self.late_payment.map_or(view.terms.late_payment, late),
                 dead_letter: self.dead_letter.map_or(view.terms.dead_letter, dead),
-                publish_at_ms: self.publish_at.map_or(view.terms.publish_at_ms, |at| at.0),
+                publish_at_ms: self.publish_at.map_or(view.terms.publish_at_ms, instant_or_never),
             },
         })
     }
@@ -131,10 +133,14 @@ fn needed<T>(field: Option<T>, missing: &'static str) -> Result<T, Problem> {
 }
 
 fn named(title: String) -> Result<String, Problem> {
-    if title.trim().is_empty() {
-        return Err(Problem::invalid("title must not be empty"));
+    if title.trim().is_empty() || title.chars().count() > TEXT_CHARS_MAX {
+        return Err(Problem::invalid("title must have 1 to 255 characters, not all of them blank"));
     }
     Ok(title)
+}
+
+fn instant_or_never(at: Option<Instant>) -> u64 {
+    at.map_or(0, |at| at.0)
 }
 
 const fn late(late: Late) -> LatePayment {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::header;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
@@ -17,9 +18,7 @@ pub(crate) const BODY_BYTES_MAX: usize = 16 * 1024;
 /// The largest CSV body: some 50,000 users.
 pub(crate) const CSV_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Bytes of a body that is too large which are read away before it is refused.
-const DISCARDED_BYTES_MAX: usize = 1024 * 1024;
-/// And how long that may take.
+/// How long a body that is too large is read away before it is refused.
 const DISCARD_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The whole body, at most `bytes_max`, within the body time-out.
@@ -28,9 +27,13 @@ pub(crate) async fn read_body(
     shared: &Shared,
     bytes_max: usize,
 ) -> Result<Bytes, Problem> {
+    let waits = request.headers().contains_key(header::EXPECT);
     let mut body = request.into_body();
-    let announced = body.size_hint().lower();
-    if announced > (bytes_max + DISCARDED_BYTES_MAX) as u64 {
+    if body.size_hint().lower() > bytes_max as u64 {
+        // Reading would tell who waits for a word (100 Continue) to send it all.
+        if !waits {
+            discard(&mut body).await;
+        }
         return Err(Code::PayloadTooLarge.into());
     }
     let mut bytes = BytesMut::new();
@@ -39,9 +42,7 @@ pub(crate) async fn read_body(
         Err(_) => Err(Code::RequestTimeout.into()),
         Ok(Ok(true)) => Ok(bytes.freeze()),
         Ok(Ok(false)) => {
-            // Closing the connection with unread bytes would reset it, and the answer might never
-            // be seen; but nobody is read from for ever to be told that it was too much.
-            let _ = tokio::time::timeout(DISCARD_TIMEOUT, discard(&mut body)).await;
+            discard(&mut body).await;
             Err(Code::PayloadTooLarge.into())
         }
         Ok(Err(_)) => Err(Problem::invalid("the body could not be read")),
@@ -64,12 +65,9 @@ async fn collect(
     Ok(true)
 }
 
+/// Closing the connection with unread bytes would reset it, and the answer might never be seen;
+/// but nobody is read from for ever to be told that it was too much.
 async fn discard(body: &mut Body) {
-    let mut discarded = 0;
-    while let Some(Ok(frame)) = body.frame().await {
-        discarded += frame.data_ref().map_or(0, Bytes::len);
-        if discarded > DISCARDED_BYTES_MAX {
-            return;
-        }
-    }
+    let rest = async { while let Some(Ok(_)) = body.frame().await {} };
+    let _ = tokio::time::timeout(DISCARD_TIMEOUT, rest).await;
 }
