@@ -153,7 +153,7 @@ fn a_log_cut_back_below_what_a_clean_end_recorded_is_refused() {
     assert!(server.stop().success());
     let last = segments(data_dir.path()).pop().unwrap();
     edit(&last, |bytes| bytes[BLOCK..].fill(0));
-    assert_refused_untouched(data_dir.path(), REFUSED, &["offset", "sluice repair"]);
+    assert_refused_untouched(data_dir.path(), REFUSED, &["offset", "backup"]);
 }
 
 #[test]

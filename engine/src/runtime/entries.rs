@@ -38,7 +38,7 @@ pub struct Entry {
 pub struct Entries {
     reader: Reader,
     from: Lsn,
-    frame: VecDeque<Entry>,
+    frame: VecDeque<Result<Entry, OpenError>>,
 }
 
 /// The records of the log in `data_dir`, from `from` on.
@@ -56,7 +56,7 @@ impl Iterator for Entries {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(entry) = self.frame.pop_front() {
-                return Some(Ok(entry));
+                return Some(entry);
             }
             match self.reader.next_frame() {
                 Ok(Some(frame)) => self.frame.extend(records(&frame, self.from)),
@@ -67,21 +67,22 @@ impl Iterator for Entries {
     }
 }
 
-fn records(frame: &wal::Frame<'_>, from: Lsn) -> Vec<Entry> {
-    // A record that does not fit its frame ends the frame; `verify` reports it.
-    let records = frame.records().map_while(Result::ok).filter(|record| record.lsn >= from);
-    records
-        .map(|record| Entry {
-            lsn: record.lsn,
-            epoch: frame.epoch,
-            frame_first_lsn: frame.first_lsn,
-            frame_last_lsn: frame.last_lsn,
-            commit_us: frame.commit_us,
-            shard: record.shard,
-            shard_seq: record.shard_seq,
-            kind: record.kind,
-            kind_version: record.kind_version,
-            body: record.body.to_vec(),
-        })
-        .collect()
+fn records(frame: &wal::Frame<'_>, from: Lsn) -> Vec<Result<Entry, OpenError>> {
+    let entry = |record: wal::Record<'_>| Entry {
+        lsn: record.lsn,
+        epoch: frame.epoch,
+        frame_first_lsn: frame.first_lsn,
+        frame_last_lsn: frame.last_lsn,
+        commit_us: frame.commit_us,
+        shard: record.shard,
+        shard_seq: record.shard_seq,
+        kind: record.kind,
+        kind_version: record.kind_version,
+        body: record.body.to_vec(),
+    };
+    let rejected = |error: wal::RecordError| {
+        OpenError::Log(wal::OpenError::Rejected { lsn: error.0, why: error.into() })
+    };
+    let records = frame.records().filter(|it| !matches!(it, Ok(record) if record.lsn < from));
+    records.map(|record| record.map(entry).map_err(rejected)).collect()
 }
