@@ -79,6 +79,7 @@ fn no_answer_is_told_before_what_it_rests_on_is_durable() {
     let replay = engine.reserve(id, user(1), "a", 1, Front::Api).unwrap();
     let sold_out = engine.reserve(id, user(2), "b", 1, Front::Api).unwrap();
     let query = engine.reservation(engine::core::ids::ReservationId::new(1 << 32 | 1).unwrap());
+    let held = engine.held(id, user(1));
     let mut waits = [
         Box::pin(async { bought.durable().await.map(|told| told.is_ok()) })
             as std::pin::Pin<Box<dyn Future<Output = _>>>,
@@ -88,6 +89,7 @@ fn no_answer_is_told_before_what_it_rests_on_is_durable() {
             told.map(|told| told.is_err_and(|it| it.refusal == Refusal::SoldOut))
         }),
         Box::pin(async { query.unwrap().durable().await.map(|found| found.is_some()) }),
+        Box::pin(async { held.unwrap().durable().await.map(|held| held == 1) }),
     ];
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     for wait in &mut waits {
@@ -305,4 +307,18 @@ fn a_full_log_refuses_new_purchases_and_answers_the_rest() {
     assert!(pendings.into_iter().all(|pending| pending.wait().unwrap().is_ok()));
     let view = engine.activity(id).unwrap();
     assert_eq!(u64::from(view.figures.locked), buyer - 1, "nothing was decided for the refused");
+}
+
+#[test]
+fn constants_that_would_fit_no_command_are_refused_before_anything_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let small: [fn(&mut EngineOptions); 2] =
+        [|options| options.frame_bytes_max = 32 << 10, |options| options.shard_count = 513];
+    for change in small {
+        let mut options = options(dir.path());
+        change(&mut options);
+        let error = Engine::open(options).map(drop).unwrap_err();
+        assert_eq!(error.exit_code(), 2, "{error}");
+        assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
 }

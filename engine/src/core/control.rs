@@ -97,7 +97,11 @@ impl Control {
                 }
                 let sink = self.sinks.entry(sink.into()).or_default();
                 sink.lsn = lsn;
-                sink.shards.extend(shards.iter());
+                for (shard, seq) in shards.iter() {
+                    // What showed as ordered stays so, whatever a sink says later.
+                    let mark = sink.shards.entry(shard).or_default();
+                    *mark = seq.max(*mark);
+                }
             }
             // It fits no payment: the log and SQL keep it, for whoever asks where the money is.
             Body::PaymentRecorded { activity: None, .. } => {}
@@ -123,5 +127,23 @@ impl Control {
             }
         }
         hash.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::event::ShardMarks;
+    use super::*;
+
+    #[test]
+    fn a_mark_once_told_does_not_go_back() {
+        let mut control = Control::default();
+        for (seq, mark) in [(1, 7), (2, 4)] {
+            let mut buffer = Vec::new();
+            let shards = ShardMarks::encode(&[(3, mark)], &mut buffer);
+            let body = Body::SinkAdvanced { sink: "sql", lsn: 9, shards };
+            control.apply(&Event { at_ms: 1, body }, seq).unwrap();
+        }
+        assert_eq!(control.sink("sql").unwrap().shards, BTreeMap::from([(3, 7)]));
     }
 }

@@ -58,17 +58,9 @@ pub(crate) struct Inner {
     pub(crate) serving_since_ms: AtomicU64,
 }
 
-/// What came of a command, with what it leaves to be told.
-pub(crate) enum Done<T> {
-    /// It happened.
-    Accepted(T),
-    /// It had happened before.
-    Repeated(Answer),
-}
-
 /// A panic between an event's application and the end of its append would leave a shard that the
 /// log does not know: the process must not live on.
-struct AbortOnPanic;
+pub(crate) struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {
     fn drop(&mut self) {
@@ -111,14 +103,15 @@ impl Engine {
         shard
     }
 
-    /// Runs `command`; `answer` makes what the caller is told of an accepted one, from the state
-    /// after it.
+    /// Runs `command`. `answer` makes what the caller is told, from the state after it and, where
+    /// the command was done before, what that was answered then; under the lock, for what it sees
+    /// must be covered by the ticket (W1).
     pub(crate) fn run<T>(
         &self,
         activity: ActivityId,
         command: &Command<'_>,
-        answer: impl FnOnce(&Shard) -> T,
-    ) -> Result<Pending<Result<Done<T>, Refusal>>, Busy> {
+        answer: impl FnOnce(&Shard, Option<Answer>) -> T,
+    ) -> Result<Pending<Result<T, Refusal>>, Busy> {
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
         let room = self.inner.log.begin(index, COMMAND_ROOM, Class::Reserved);
@@ -126,11 +119,11 @@ impl Engine {
         let told = match (decide(&shard, activity, command, at_ms), room) {
             (Outcome::Accepted { events }, Ok(mut batch)) => {
                 record(&mut shard, &mut batch, COMMAND_ROOM, events.iter(), 0);
-                Ok(Done::Accepted(answer(&shard)))
+                Ok(answer(&shard, None))
             }
             (Outcome::Accepted { .. }, Err(busy)) => return Err(busy),
             (_, Err(Busy::LogUnavailable)) => return Err(Busy::LogUnavailable),
-            (Outcome::Repeated(answer), _) => Ok(Done::Repeated(answer)),
+            (Outcome::Repeated(before), _) => Ok(answer(&shard, Some(before))),
             (Outcome::Refused(refusal), _) => Err(refusal),
             (Outcome::NothingDue(_), _) => unreachable!("only the timer expires"),
         };
@@ -199,10 +192,19 @@ impl Engine {
         views
     }
 
-    /// Units that `user` holds of `activity` now; 0 where either is unknown.
-    pub fn held(&self, activity: ActivityId, user: UserId) -> u32 {
-        let shard = self.inner.shards[usize::from(self.shard_index(activity))].lock();
-        shard.activity(activity).map_or(0, |activity| activity.held(user))
+    /// Units that `user` holds of `activity`; 0 where either is unknown. Waits where its shard's
+    /// state is newer than the durable mark.
+    ///
+    /// # Errors
+    /// [`Busy::LogUnavailable`] where the log has failed.
+    pub fn held(&self, activity: ActivityId, user: UserId) -> Result<Pending<u32>, Busy> {
+        if self.is_poisoned() {
+            return Err(Busy::LogUnavailable);
+        }
+        let index = self.shard_index(activity);
+        let shard = self.lock(index);
+        let held = shard.activity(activity).map_or(0, |activity| activity.held(user));
+        Ok(self.pending(index, &shard, held))
     }
 
     /// Lets time-outs run, from now: the server is ready.

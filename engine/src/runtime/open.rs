@@ -9,18 +9,20 @@ use std::time::Duration;
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
 use wal::device::Device;
-use wal::limits::{FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT};
+use wal::limits::{
+    BATCH_FRAME_DIVISOR, FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT,
+};
 use wal::{Format, Log, OnFatal, Opening, PosixDevice};
 
 use super::clock::{BEHIND_MS_MAX, Clock, wall_ms};
-use super::engine::{Engine, Inner};
+use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
 use super::owner::Owner;
 use super::replay::Replayed;
 use super::sinks::Ordered;
 use super::timer::Timer;
 use crate::core::ids::OrderPrefix;
-use crate::core::limits::SHARDS_DEFAULT;
+use crate::core::limits::{SHARDS_DEFAULT, SHARDS_MAX};
 use crate::core::request::RequestHasher;
 
 /// Exit code of a process whose log has failed.
@@ -78,10 +80,29 @@ impl EngineOptions {
 
 fn end_process(fatal: &wal::Fatal) {
     eprintln!("sluice: {fatal}");
-    std::thread::spawn(|| {
+    let end = || {
         std::thread::sleep(FATAL_GRACE);
         std::process::exit(EXIT_LOG_FAILED);
-    });
+    };
+    // A machine that is out of threads as well must not turn the exit code into an abort's.
+    if std::thread::Builder::new().spawn(end).is_err() {
+        std::process::exit(EXIT_LOG_FAILED);
+    }
+}
+
+/// The bounds that the engine adds to the log's own.
+fn check_format(options: &EngineOptions) -> Result<(), OpenError> {
+    let checks = [
+        (options.shard_count <= SHARDS_MAX, "at most 512 shards: a sink's marks name them all"),
+        (
+            options.frame_bytes_max as usize / BATCH_FRAME_DIVISOR >= COMMAND_ROOM,
+            "a frame is too small for the largest command",
+        ),
+    ];
+    match checks.iter().find(|(ok, _)| !ok) {
+        None => Ok(()),
+        Some((_, what)) => Err(wal::OpenError::BadFormat(what).into()),
+    }
 }
 
 /// What opening found.
@@ -137,6 +158,7 @@ impl Engine {
         device: Arc<dyn Device>,
         options: EngineOptions,
     ) -> Result<(Self, OpenReport), OpenError> {
+        check_format(&options)?;
         let order_prefix = options.order_prefix;
         let fresh = Owner { request_hash_key: random_key(&*device)?, order_prefix };
         let table_seed = random(&*device)?;

@@ -2,10 +2,10 @@
 
 use wal::Busy;
 
-use super::engine::{Done, Engine};
+use super::engine::Engine;
 use super::pending::Pending;
 use super::views::ActivityView;
-use crate::core::command::{Command, Refusal};
+use crate::core::command::{Answer, Command, Refusal};
 use crate::core::event::{Actor, Definition};
 use crate::core::ids::ActivityId;
 
@@ -33,17 +33,14 @@ impl Engine {
         };
         let mut accepted = false;
         let command = Command::Create { actor, ordinal, total, definition };
-        let pending = self.run(id, &command, |shard| {
+        let pending = self.run(id, &command, |shard, _| {
             accepted = true;
             shard.activity(id).map(|activity| ActivityView::live(id, activity))
         })?;
         if accepted {
             directory.insert(ordinal, id);
         }
-        Ok(pending.map(|told| match told? {
-            Done::Accepted(Some(view)) => Ok(view),
-            Done::Accepted(None) | Done::Repeated(_) => Err(Refusal::UnknownActivity),
-        }))
+        Ok(pending.map(|told| told?.ok_or(Refusal::UnknownActivity)))
     }
 
     /// Changes the definition and, where `total` differs, the units. With `version`, only the one
@@ -119,24 +116,15 @@ impl Engine {
     }
 
     fn operate(&self, id: ActivityId, command: &Command<'_>) -> Answered {
-        let live = |engine: &Self| {
-            let shard = engine.lock(engine.shard_index(id));
-            shard.activity(id).map(|activity| ActivityView::live(id, activity))
-        };
-        let pending = self.run(id, command, |shard| {
-            shard.activity(id).map(|activity| ActivityView::live(id, activity))
-        })?;
-        Ok(pending.map(|told| match told? {
-            Done::Accepted(view) => view.ok_or(Refusal::UnknownActivity),
+        let pending = self.run(id, command, |shard, before| {
+            let mut view = ActivityView::live(id, shard.activity(id)?);
             // The same key again: the figures as they were answered then, on what is there now.
-            Done::Repeated(answer) => {
-                let mut view = live(self).ok_or(Refusal::UnknownActivity)?;
-                if let crate::core::command::Answer::Activity(figures) = answer {
-                    view.figures = figures.figures;
-                    view.version = figures.version;
-                }
-                Ok(view)
+            if let Some(Answer::Activity(then)) = before {
+                view.figures = then.figures;
+                view.version = then.version;
             }
-        }))
+            Some(view)
+        })?;
+        Ok(pending.map(|told| told?.ok_or(Refusal::UnknownActivity)))
     }
 }

@@ -2,10 +2,10 @@
 
 use wal::Busy;
 
-use super::engine::{Done, Engine};
+use super::engine::Engine;
 use super::pending::Pending;
 use super::views::ReservationView;
-use crate::core::command::{Answer, Command, Refusal};
+use crate::core::command::{Command, Refusal};
 use crate::core::event::RestoreReason;
 use crate::core::ids::{ReservationId, UserId};
 
@@ -41,16 +41,9 @@ impl Engine {
             return Ok(self.pending(0, &shard, Err(Refusal::UnknownReservation)));
         };
         let index = self.shard_index(activity);
-        let pending = self.run(activity, command, |shard| {
+        let pending = self.run(activity, command, |shard, _| {
             shard.reservation(activity, id).map(|it| self.view(index, shard, it))
         })?;
-        Ok(pending.map(|told| match told? {
-            Done::Accepted(view) => view.ok_or(Refusal::UnknownReservation),
-            Done::Repeated(Answer::Reservation(it)) => {
-                let shard = self.lock(index);
-                Ok(self.view(index, &shard, *it))
-            }
-            Done::Repeated(Answer::Activity(_)) => Err(Refusal::UnknownReservation),
-        }))
+        Ok(pending.map(|told| told?.ok_or(Refusal::UnknownReservation)))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 use wal::{Busy, CONTROL_SHARD, Class, Lsn, Ticket};
 
-use super::engine::{COMMAND_ROOM, Engine};
+use super::engine::{AbortOnPanic, COMMAND_ROOM, Engine};
 use crate::core::codec;
 use crate::core::control::Control;
 use crate::core::event::{Body, Event, ShardMarks};
@@ -56,15 +56,21 @@ impl Engine {
     ///
     /// # Errors
     /// [`Busy`]; the sink says it again later.
+    ///
+    /// # Panics
+    /// Where the log could not hold the note: a name of no or more than 32 bytes, marks that do not
+    /// ascend by shard. Nothing has happened then.
     pub fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
         let mut buffer = Vec::new();
         let shards = ShardMarks::encode(marks, &mut buffer);
         let body = Body::SinkAdvanced { sink, lsn: lsn.0, shards };
         let event = Event { at_ms: self.inner.clock.now_ms(), body };
+        assert_eq!(codec::check(&event), Ok(()), "a sink's note must be one that can be read");
         let shard_seq = {
             let mut control = self.inner.control.lock();
             let mut batch = self.inner.log.begin(CONTROL_SHARD, COMMAND_ROOM, Class::Reserved)?;
             let seq = control.applied_seq() + 1;
+            let _guard = AbortOnPanic;
             // A sink that says what the log knows already, or less, says nothing.
             if control.apply(&event, seq).is_err() {
                 return Ok(());

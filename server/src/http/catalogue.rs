@@ -83,13 +83,14 @@ pub(super) async fn detail(
 ) -> Result<Response, Problem> {
     let engine = &shared.app()?.engine;
     let id = segment.activity()?;
+    let held = engine.held(id, caller.user)?.durable().await?;
     let view = engine.activity(id).ok_or(Code::ActivityNotFound)?;
     let now_ms = engine.now_ms();
     json(&DetailJson {
         activity: ActivityJson::at(&view, now_ms),
         server_time: Instant(now_ms),
         remain_seconds: remain_seconds(&view, now_ms),
-        held: engine.held(id, caller.user),
+        held,
     })
     .map(IntoResponse::into_response)
 }
