@@ -74,7 +74,8 @@ fn commit(log: &Log, stopping: &AtomicBool) {
     while !stopping.load(Ordering::Acquire) {
         if log.wait_for_work(timeout_ms) {
             timeout_ms = IDLE_SEAL_MS;
-            loop {
+            // Asked after every frame: callers that never pause must not keep a log from ending.
+            while !stopping.load(Ordering::Acquire) {
                 match log.commit() {
                     Ok(Committed::Frame { .. }) => {}
                     Ok(Committed::Nothing) => break,
@@ -98,5 +99,81 @@ fn spare(log: &Log, stopping: &AtomicBool) {
         if !log.wait_for_spare(disk_full, timeout_ms) {
             return;
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::pin::Pin;
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicU64;
+    use std::task::{Context, Wake, Waker};
+
+    use super::*;
+    use crate::device::sim::{Image, SimDevice};
+    use crate::{Class, Format, LogUnavailable, OWNER_BYTES, OpenOptions, Ticket, record_bytes};
+
+    type Wait = Pin<Box<dyn Future<Output = Result<(), LogUnavailable>> + Send>>;
+
+    /// A caller that appends once more whenever its last record is durable, within the very commit
+    /// that made it so, and asks the committer to stop at the third.
+    struct Caller {
+        log: Log,
+        stopping: AtomicBool,
+        durable: AtomicU64,
+        wait: Mutex<Option<Wait>>,
+    }
+
+    impl Caller {
+        const DURABLE_MAX: u64 = 20;
+
+        fn put(self: &Arc<Self>) {
+            let room = record_bytes(8);
+            let mut batch = self.log.begin(0, room, Class::Reserved).unwrap();
+            batch.command(room);
+            let shard_seq = batch.append((1, 1), |out| out.extend_from_slice(&[7; 8]));
+            drop(batch);
+            let log = self.log.clone();
+            let mut wait: Wait =
+                Box::pin(async move { log.durable(Ticket { shard: 0, shard_seq }).await });
+            let waker = Waker::from(Arc::clone(self));
+            assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            *self.wait.lock().unwrap() = Some(wait);
+        }
+    }
+
+    impl Wake for Caller {
+        fn wake(self: Arc<Self>) {
+            let durable = self.durable.fetch_add(1, Ordering::Relaxed) + 1;
+            self.stopping.store(durable >= 3, Ordering::Release);
+            if durable < Self::DURABLE_MAX {
+                self.put();
+            }
+        }
+    }
+
+    #[test]
+    fn the_committer_ends_when_told_though_callers_never_pause() {
+        let options = OpenOptions {
+            format: Format {
+                shard_count: 1,
+                frame_bytes_max: 16 << 10,
+                in_flight_bytes_max: 64 << 10,
+                segment_bytes: 256 << 10,
+                owner: [0; OWNER_BYTES],
+            },
+            accept_file_system: true,
+            companions: Vec::new(),
+            on_fatal: Box::new(|fatal| panic!("{fatal}")),
+        };
+        let device = Arc::new(SimDevice::new(Image::empty(1)));
+        let (log, _) = Log::open(device, options, &mut |_| Ok(())).unwrap();
+        let (stopping, durable) = (AtomicBool::new(false), AtomicU64::new(0));
+        let caller = Arc::new(Caller { log, stopping, durable, wait: Mutex::new(None) });
+        caller.put();
+        commit(&caller.log, &caller.stopping);
+        assert_eq!(caller.durable.load(Ordering::Relaxed), 3);
+        assert_eq!((caller.log.durable_seq(0), caller.log.last_seq(0)), (3, 4));
     }
 }
