@@ -114,7 +114,12 @@ impl Device for PosixDevice {
         let mut entries = Vec::new();
         for entry in fs::read_dir(self.path(path))? {
             let entry = entry?;
-            let metadata = entry.metadata()?;
+            let metadata = match entry.metadata() {
+                Ok(metadata) => metadata,
+                // Renamed or removed since its name was read, as spares are beside every reader.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
             entries.push(Entry {
                 name: entry.file_name().to_string_lossy().into_owned(),
                 bytes: if metadata.is_dir() { 0 } else { metadata.len() },
@@ -174,5 +179,33 @@ impl Device for PosixDevice {
 
     fn display(&self, path: &str) -> String {
         self.path(path).display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_file_renamed_while_its_directory_is_listed_fails_no_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let device = PosixDevice::new(dir.path());
+        device.create_zeroed("a", 1).unwrap();
+        let listed = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !listed.load(Ordering::Relaxed) {
+                    device.rename("a", "b").unwrap();
+                    device.rename("b", "a").unwrap();
+                }
+            });
+            let lists: Vec<_> = (0..5_000).map(|_| device.list("")).collect();
+            listed.store(true, Ordering::Relaxed);
+            for list in lists {
+                list.unwrap();
+            }
+        });
     }
 }
