@@ -9,9 +9,10 @@ use wal::device::sim::{Fault, FaultKind, Image};
 use crate::crash::{distinct, point_random, survives, take, told};
 use crate::errors::Run;
 use crate::fates::{Cut, Random, some_cuts};
+use crate::process::{Point, Process, Stopped};
 use crate::report::{Report, Settings, spread};
 use crate::truth::Truth;
-use crate::workload::{Point, Process, Step, Stopped, all, word};
+use crate::workload::{Step, all, word};
 
 /// Crashes of one point that are taken further.
 const FIRST_CUTS: usize = 4;

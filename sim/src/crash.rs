@@ -8,9 +8,10 @@
 use wal::device::sim::{Image, Op};
 
 use crate::fates::{Cut, Random, cuts};
+use crate::process::{Point, Process, Stopped};
 use crate::report::{Report, Settings, spread};
 use crate::truth::Truth;
-use crate::workload::{Point, Process, Step, Stopped, all, word};
+use crate::workload::{Step, all, word};
 
 /// Runs the campaign.
 pub fn run(settings: Settings) -> Report {

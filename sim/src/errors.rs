@@ -11,9 +11,10 @@ use wal::{Busy, Class, SpareMade};
 
 use crate::crash::{survives, told};
 use crate::fates::{Cut, Random, some_cuts};
+use crate::process::{Process, Stopped};
 use crate::report::{Report, Settings, spread};
 use crate::truth::Truth;
-use crate::workload::{Process, Step, Stopped, parse, word};
+use crate::workload::{Step, parse, word};
 
 /// Every step in the neighbourhood of every other that matters to it.
 const WORKLOADS: [&str; 36] = [

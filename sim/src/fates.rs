@@ -117,8 +117,13 @@ pub fn cuts(image: &Image, random: &mut Random) -> Vec<Cut> {
     cuts
 }
 
-/// At most `count` cuts for `image`: the ends, and some of those between.
+/// Cuts for `image`: all of them where four sectors or fewer are unsynced, else the ends and some
+/// of those between, `count` in all.
 pub fn some_cuts(image: &Image, count: usize, random: &mut Random) -> Vec<Cut> {
+    let (sectors, names) = image.unsynced();
+    if (1..=EXHAUSTIVE_WITH_GARBAGE).contains(&sectors) && names <= 1 {
+        return cuts(image, random);
+    }
     let mut cuts = vec![Cut::Killed, Cut::NOTHING_SURVIVES, Cut::ALL_SURVIVES];
     while cuts.len() < count && image.unsynced() != (0, 0) {
         let garbage = wide(random) & wide(random) & wide(random);

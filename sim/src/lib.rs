@@ -11,8 +11,9 @@
 //! | [`corrupt`]  | damage that no crash can do, on logs whose promises are known             |
 //! | [`planted`]  | all of them, on a log with a known fault                                  |
 //!
-//! They rest on [`workload`] (the steps), [`truth`] (what really happened), [`fates`] (what a
-//! power cut leaves) and [`report`] (counts, and the command that runs a failed case again).
+//! They rest on [`workload`] (the steps), [`process`] (who takes them), [`truth`] (what really
+//! happened), [`fates`] (what a power cut leaves) and [`report`] (counts, and the command that runs
+//! a failed case again).
 
 pub mod compound;
 pub mod corrupt;
@@ -20,6 +21,7 @@ pub mod crash;
 pub mod errors;
 pub mod fates;
 pub mod planted;
+pub mod process;
 pub mod report;
 pub mod truth;
 pub mod workload;

@@ -4,8 +4,9 @@
 
 use sim::crash::survives;
 use sim::fates::Cut;
+use sim::process::Process;
 use sim::truth::Truth;
-use sim::workload::{Process, Step};
+use sim::workload::Step;
 use wal::device::sim::{Fault, FaultKind, Image, Op};
 
 /// Every sector that is not synced, of whatever file, is garbage.

@@ -24,9 +24,10 @@ use wal::device::sim::{Image, Op};
 
 use crate::crash::take;
 use crate::fates::{Cut, Random};
+use crate::process::{Process, Stopped};
 use crate::report::{Report, Settings, spread};
 use crate::truth::Truth;
-use crate::workload::{FORMAT, Process, Stopped, parse};
+use crate::workload::{FORMAT, parse};
 use layout::{BLOCK, FRAME_HEADER, SegmentAt, segments};
 use mutate::{CONTROL, Mutation, Sources, mutations};
 

@@ -134,7 +134,14 @@ impl Device for PosixDevice {
     }
 
     fn create_dir(&self, path: &str) -> io::Result<()> {
-        fs::create_dir_all(self.path(path))
+        let path = std::path::absolute(self.path(path))?;
+        let missing: Vec<_> = path.ancestors().take_while(|path| !path.exists()).collect();
+        fs::create_dir_all(&path)?;
+        // A power cut must not take away the directory that a durable log lies in.
+        missing
+            .iter()
+            .filter_map(|path| path.parent())
+            .try_for_each(|parent| fs::File::open(parent)?.sync_all())
     }
 
     fn lock(&self) -> io::Result<Box<dyn Lock>> {
