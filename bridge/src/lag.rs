@@ -24,12 +24,23 @@ pub enum State {
     Halted {
         /// What is wrong and what to do.
         why: String,
-        /// Whether the database follows another history than this data directory: the server
-        /// must end with exit code 3.
-        fork: bool,
+        /// What kind of wrong it is.
+        cause: Cause,
     },
     /// It was told to stop, and did.
     Stopped,
+}
+
+/// Why a sink stands still.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cause {
+    /// The database follows another history than this data directory: the server must end.
+    Fork,
+    /// The database is somebody else's, or of a schema that this binary does not know: a server
+    /// that finds it so when it starts must not serve; one that is selling goes on.
+    Schema,
+    /// A row, an event, or the bridge itself. The sale goes on, over restarts as well.
+    Content,
 }
 
 /// A sink's place and state at one moment.

@@ -16,7 +16,7 @@ use wal::Lsn;
 use crate::backoff::Backoff;
 use crate::follow::{FollowError, Follower, Step};
 use crate::host::Host;
-use crate::lag::{Lag, State, Status};
+use crate::lag::{Cause, Lag, State, Status};
 use crate::sql::schema::{self, SchemaError};
 use crate::sql::sqlite::{SqliteStore, UrlError, connect_options};
 
@@ -93,7 +93,7 @@ impl Watcher {
     /// What is wrong where the database follows another history: the server must end, exit code 3.
     pub fn fork(&self) -> Option<String> {
         match self.status().state {
-            State::Halted { why, fork: true } => Some(why),
+            State::Halted { why, cause: Cause::Fork } => Some(why),
             _ => None,
         }
     }
@@ -168,7 +168,7 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
             let why = "the bridge broke one of its invariants and stands still: \
                        restart the server, and report the panic in its log";
             tracing::error!(why);
-            lag.set(State::Halted { why: why.to_owned(), fork: false });
+            lag.set(State::Halted { why: why.to_owned(), cause: Cause::Content });
         }
         // Nobody waits where the handle was dropped.
         let _ = end.send(());
@@ -197,8 +197,12 @@ impl SessionError {
         }
     }
 
-    fn is_fork(&self) -> bool {
-        matches!(self, Self::Follow(FollowError::Fork(_)))
+    fn cause(&self) -> Cause {
+        match self {
+            Self::Schema(_) => Cause::Schema,
+            Self::Follow(FollowError::Fork(_)) => Cause::Fork,
+            Self::Follow(_) => Cause::Content,
+        }
     }
 }
 
@@ -217,7 +221,7 @@ impl<H: Host> Runner<'_, H> {
             if !error.is_transient() {
                 let why = error.to_string();
                 tracing::error!(%error, "the SQL sink stands still; the sale goes on");
-                self.lag.set(State::Halted { why, fork: error.is_fork() });
+                self.lag.set(State::Halted { why, cause: error.cause() });
                 return;
             }
             let wait = backoff.next_wait();

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use bridge::cursor::Fork;
 use bridge::follow::{FollowError, Follower, Step};
-use bridge::lag::State;
+use bridge::lag::{Cause, State};
 use bridge::sql::SinkError;
 use bridge::sql::schema::{SchemaError, prepare_sqlite};
 use bridge::sql::sqlite::{SqliteStore, connect_options};
@@ -303,7 +303,7 @@ async fn the_thread_halts_on_a_fork_and_says_so() {
     let options = Options { database_url: url(&path) };
     let bridge = start(Arc::new(host), &options).unwrap();
     let state = state_of(&bridge.watcher(), |state| matches!(state, State::Halted { .. })).await;
-    assert!(matches!(state, State::Halted { fork: true, .. }));
+    assert!(matches!(state, State::Halted { cause: Cause::Fork, .. }));
     let why = bridge.watcher().fork().unwrap();
     assert!(why.contains("rolled back") && !why.contains('\n'), "{why}");
 }

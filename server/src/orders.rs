@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bridge::host::Busy;
-use bridge::lag::{State, Status};
+use bridge::lag::{Cause, State, Status};
 use bridge::sql::accounts::Accounts;
 use bridge::sql::queries::Queries;
 use bridge::sql::sqlite::UrlError;
@@ -40,6 +40,14 @@ pub(crate) enum OrdersError {
     /// The database follows another history than this data directory.
     #[error("{0}")]
     Fork(String),
+    /// The database is not one that this binary may write to.
+    #[error("{database}: {why}")]
+    Schema {
+        /// Its URL.
+        database: String,
+        /// Why, and what to do.
+        why: String,
+    },
 }
 
 impl OrdersError {
@@ -47,7 +55,7 @@ impl OrdersError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Url(_) | Self::Start(_) => EXIT_USAGE,
-            Self::Fork(_) => EXIT_REFUSED,
+            Self::Fork(_) | Self::Schema { .. } => EXIT_REFUSED,
         }
     }
 }
@@ -80,24 +88,24 @@ pub(crate) fn companions(settings: &Settings) -> Vec<String> {
 }
 
 impl Orders {
-    /// Starts the bridge, and waits until it has met its database or failed to: a fork must be
-    /// found before anything is sold.
+    /// Starts the bridge, and waits until it has met its database or failed to: a fork, or the
+    /// wrong database, must be found before anything is sold.
     ///
     /// # Errors
-    /// The database can't be named, or it follows another log. One that does not answer is no
+    /// The database can't be named, follows another log, or isn't Sluice's. One that does not answer is no
     /// error: the sale does not depend on it.
     pub(crate) async fn start(settings: &Settings, engine: &Engine) -> Result<Self, OrdersError> {
-        let database_url = settings
-            .database
-            .clone()
-            .unwrap_or_else(|| format!("sqlite:{}", settings.data_dir.join("orders.db").display()));
+        let database_url = database_url(settings);
         let queries = Queries::open(&database_url)?;
         let accounts = Accounts::open(&database_url)?;
         let host = Arc::new(LogHost(engine.clone()));
-        let bridge = bridge::start(host, &bridge::Options { database_url })?;
+        let bridge = bridge::start(host, &bridge::Options { database_url: database_url.clone() })?;
         let watcher = bridge.watcher();
         match watcher.first_contact().await {
-            State::Halted { why, fork: true } => Err(OrdersError::Fork(why)),
+            State::Halted { why, cause: Cause::Fork } => Err(OrdersError::Fork(why)),
+            State::Halted { why, cause: Cause::Schema } => {
+                Err(OrdersError::Schema { database: database_url, why })
+            }
             _ => Ok(Self { queries, accounts, watcher, bridge: Mutex::new(Some(bridge)) }),
         }
     }
@@ -110,7 +118,7 @@ impl Orders {
     /// Ends when the database is found to follow another history; else never.
     pub(crate) async fn forked(&self) -> String {
         let mut states = self.watcher.subscribe();
-        let forked = |state: &State| matches!(state, State::Halted { fork: true, .. });
+        let forked = |state: &State| matches!(state, State::Halted { cause: Cause::Fork, .. });
         let state = states.wait_for(forked).await.map(|state| state.clone());
         match state {
             Ok(State::Halted { why, .. }) => why,

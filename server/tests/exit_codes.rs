@@ -13,6 +13,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
+use sqlx::Connection as _;
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use tempfile::TempDir;
 
 use common::{sluice, wait};
@@ -238,6 +240,26 @@ fn copy(from: &Path, to: &Path) {
             fs::copy(&path, &target).unwrap();
         }
     }
+}
+
+#[test]
+fn an_order_database_of_somebody_else_is_refused_and_left_as_it_is() {
+    let data_dir = scratch();
+    let database = data_dir.path().join("orders.db");
+    let options = SqliteConnectOptions::new().filename(&database).create_if_missing(true);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let mut theirs = SqliteConnection::connect_with(&options).await.unwrap();
+        sqlx::query("CREATE TABLE theirs (x)").execute(&mut theirs).await.unwrap();
+        theirs.close().await.unwrap();
+    });
+    let before = fs::read(&database).unwrap();
+    let output = serve(data_dir.path());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(REFUSED), "{errors}");
+    let last = errors.lines().last().unwrap();
+    assert!(last.contains("orders.db") && last.contains("theirs"), "{errors}");
+    assert_eq!(fs::read(&database).unwrap(), before);
 }
 
 #[test]
