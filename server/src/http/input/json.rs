@@ -54,9 +54,13 @@ pub(crate) struct Units(pub(crate) u32);
 
 impl<'de> Deserialize<'de> for Units {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = u64::deserialize(deserializer)?;
-        let units = u32::try_from(value).ok().filter(|units| (1..=UNITS_MAX).contains(units));
-        units.map(Self).ok_or_else(|| D::Error::custom("a quantity must be 1 to 2147483647"))
+        // What the library would say names a type of this program, not the rule.
+        let value = u64::deserialize(deserializer).ok();
+        let units = value.and_then(|value| u32::try_from(value).ok());
+        units
+            .filter(|units| (1..=UNITS_MAX).contains(units))
+            .map(Self)
+            .ok_or_else(|| D::Error::custom("a quantity must be an integer of 1 to 2147483647"))
     }
 }
 
@@ -68,8 +72,9 @@ macro_rules! id_field {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let id = $id::new(u64::deserialize(deserializer)?);
-                id.map(Self).ok_or_else(|| D::Error::custom("an id must be 1 to 2^53 - 1"))
+                let id = u64::deserialize(deserializer).ok().and_then($id::new);
+                id.map(Self)
+                    .ok_or_else(|| D::Error::custom("an id must be an integer of 1 to 2^53 - 1"))
             }
         }
     };
@@ -126,6 +131,16 @@ mod tests {
         ] {
             let json = format!("{{\"quantity\":{bad}}}");
             assert!(parse_object::<Order>(json.as_bytes()).is_err(), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_complaint_about_a_quantity_says_what_is_wanted() {
+        for bad in ["0", "-1", "1.5", "\"1\"", "null", "2147483648"] {
+            let json = format!("{{\"quantity\":{bad}}}");
+            let problem = parse_object::<Order>(json.as_bytes()).unwrap_err();
+            let detail = problem.detail.unwrap();
+            assert!(detail.starts_with("a quantity must be an integer of 1"), "{detail}");
         }
     }
 
