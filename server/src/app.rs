@@ -97,8 +97,18 @@ impl Shared {
         self.stop.cancel();
     }
 
-    /// Whether the server was told to stop.
-    pub(crate) fn draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+    /// Purchases would be decided. The bridge being behind is no reason to be taken out: purchases
+    /// do not depend on it.
+    ///
+    /// # Errors
+    /// What keeps them from it.
+    pub(crate) fn ready(&self) -> Result<(), Code> {
+        if self.draining.load(Ordering::Relaxed) {
+            return Err(Code::Draining);
+        }
+        if self.app()?.engine.is_poisoned() {
+            return Err(Code::LogUnavailable);
+        }
+        Ok(())
     }
 }

@@ -24,15 +24,9 @@ async fn alive() -> Response {
     ([(header::CONTENT_TYPE, JSON)], "{\"status\":\"alive\"}").into_response()
 }
 
-/// Purchases would be decided. The bridge being behind is no reason to be taken out: purchases
-/// do not depend on it.
+/// Whether to send shoppers here.
 async fn ready(State(shared): State<Arc<Shared>>) -> Result<Response, Problem> {
-    if shared.draining() {
-        return Err(Code::Draining.into());
-    }
-    if shared.app()?.engine.is_poisoned() {
-        return Err(Code::LogUnavailable.into());
-    }
+    shared.ready()?;
     Ok(([(header::CONTENT_TYPE, JSON)], "{\"status\":\"ready\"}").into_response())
 }
 

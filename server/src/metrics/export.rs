@@ -45,7 +45,7 @@ impl Collector for Scrape {
         requests(out, &self.0)?;
         connections(out, &self.0)?;
         let app = self.0.app().ok();
-        gauge(out, "ready", "1 where purchases are decided.", u64::from(app.is_some()))?;
+        gauge(out, "ready", "1 where purchases are decided.", u64::from(self.0.ready().is_ok()))?;
         match app {
             Some(app) => {
                 log(out, app)?;
