@@ -322,3 +322,43 @@ fn constants_that_would_fit_no_command_are_refused_before_anything_is_made() {
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
+
+#[test]
+fn an_answer_still_waited_for_ends_with_its_engine() {
+    let (engine, _) = simulated(Image::empty(5)).unwrap();
+    let id = on_sale(&engine, 1, 1, 60_000);
+    let pending = engine.reserve(id, user(1), "a", 1, Front::Api).unwrap();
+    drop(engine);
+    assert!(pending.wait().is_err(), "nobody commits any more");
+}
+
+#[test]
+fn on_a_full_disk_the_log_waits_for_room_instead_of_failing() {
+    let device = SimDevice::new(Image::empty(6));
+    let mut options = options(std::path::Path::new("sim"));
+    (options.threads, options.segment_bytes) = (false, 2 << 20);
+    options.in_flight_bytes_max = 256 << 10;
+    let (engine, _) = Engine::open_on(Arc::new(device.clone()), options).unwrap();
+    let id = on_sale(&engine, 1_000_000, 1, 60_000);
+    device.set_free_bytes(Some(0));
+    let mut sold = 0;
+    // Pauses and resumes are let in when purchases are not: they too stop in time.
+    let refused = (1..100_000u64).find_map(|round| {
+        let bought = engine.reserve(id, user(round), "a", 1, Front::Api).map(drop);
+        sold += u64::from(bought.is_ok());
+        let switched = match round % 2 {
+            0 => engine.pause(id, ACTOR).map(drop),
+            _ => engine.resume(id, ACTOR).map(drop),
+        };
+        engine.commit().unwrap();
+        switched.err()
+    });
+    assert_eq!(refused, Some(Busy::Overloaded));
+    assert!(!engine.is_poisoned() && sold > 0);
+    let replay = engine.reserve(id, user(1), "a", 1, Front::Api).unwrap();
+    assert!(replay.wait().unwrap().is_ok(), "what needs no room is answered");
+    device.set_free_bytes(None);
+    engine.make_spare().unwrap();
+    engine.resume(id, ACTOR).map(drop).expect("room is back, and with it the service");
+    engine.commit().unwrap();
+}

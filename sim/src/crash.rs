@@ -180,6 +180,7 @@ pub fn write_on(process: &mut Process) -> Result<(), String> {
 pub fn told(stopped: Stopped) -> String {
     match stopped {
         Stopped::Failed => "O11: the log failed without a fault".to_owned(),
+        Stopped::Refused => "O11: work was refused though there is room".to_owned(),
         Stopped::Open(error) => format!("O8: the log did not open: {error}"),
         Stopped::Wrong(what) => what,
     }

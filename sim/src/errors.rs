@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use wal::device::sim::{Fault, FaultKind, Image, Op};
 use wal::{Busy, Class, SpareMade};
 
-use crate::crash::{survives, told};
+use crate::crash::{survives, told, write_on};
 use crate::fates::{Cut, Random, some_cuts};
 use crate::process::{Process, Stopped};
 use crate::report::{Report, Settings, spread};
@@ -158,6 +158,7 @@ impl Run {
             Ok(()) => {}
             Err(Stopped::Wrong(what)) => return Err(what),
             Err(stopped) if faults_hit == 0 => return Err(told(stopped)),
+            Err(Stopped::Refused) => resumes(&mut process, fault)?,
             Err(stopped) => judge(&mut process, fault, stopped)?,
         }
         if !stopped && process.failures() > 0 {
@@ -172,6 +173,22 @@ impl Run {
             ops: process.ops(),
         })
     }
+}
+
+/// What must hold of a process that let nothing in: only a full disk does that to it, it has not
+/// failed, and it goes on by itself once there is room.
+fn resumes(process: &mut Process, fault: Option<Fault>) -> Result<(), String> {
+    let Some(log) = process.log().cloned() else { return Ok(()) };
+    let full = fault.is_some_and(|fault| fault.kind == FaultKind::Full);
+    if !full || log.is_poisoned() || process.failures() > 0 {
+        return Err("work was refused though the disk is not full".to_owned());
+    }
+    process.device().set_fault(None);
+    let room = log.make_spare();
+    if !matches!(room, Ok(SpareMade::Made | SpareMade::Enough)) {
+        return Err(format!("room came back, and the log did not notice: {room:?}"));
+    }
+    write_on(process)
 }
 
 /// What must hold of a process that a fault has stopped.
@@ -224,7 +241,7 @@ pub fn full_disk(seed: u64) -> Result<(), String> {
     let mut purchases = true;
     for _ in 0..2 {
         process.step(Step::Rotate).map_err(told)?;
-        if make()? != SpareMade::DiskFull {
+        if make()? != SpareMade::NoRoom {
             return Err("a spare was made on a full disk".to_owned());
         }
         purchases = log.begin(0, 64, Class::New).is_ok();

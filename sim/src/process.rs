@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use wal::device::sim::{Fault, Image, Op, SimDevice};
 use wal::{
-    CONTROL_SHARD, Class, Committed, Log, LogUnavailable, OpenError, OpenOptions, OpenReport,
+    Busy, CONTROL_SHARD, Class, Committed, Log, LogUnavailable, OpenError, OpenOptions, OpenReport,
     record_bytes,
 };
 
@@ -22,6 +22,8 @@ const LARGE_BODY_BYTES: usize = 4_080;
 pub enum Stopped {
     /// The log failed while it was open.
     Failed,
+    /// It let nothing in: the disk is full.
+    Refused,
     /// It did not open.
     Open(OpenError),
     /// It broke a promise.
@@ -204,8 +206,10 @@ impl Process {
     /// Appends one record.
     pub fn append(&mut self, log: &Log, shard: u16, bytes: usize) -> Result<(), Stopped> {
         let room = record_bytes(bytes);
-        let Ok(mut batch) = log.begin(shard, room, Class::Reserved) else {
-            return Err(Stopped::Failed);
+        let mut batch = match log.begin(shard, room, Class::Reserved) {
+            Ok(batch) => batch,
+            Err(Busy::Overloaded) => return Err(Stopped::Refused),
+            Err(Busy::LogUnavailable) => return Err(Stopped::Failed),
         };
         self.next_body += 1;
         let body = body(self.next_body, bytes);

@@ -15,14 +15,14 @@ use crate::error::LogUnavailable;
 use crate::fatal::{Fatal, OnFatal};
 use crate::frame::{self, FrameSpec};
 use crate::ids::{Lsn, SegmentId};
-use crate::intake::{Committed, Intake};
+use crate::intake::{Admission, Committed, Intake};
 use crate::limits::BLOCK_BYTES;
 use crate::metrics::Counters;
 use crate::names;
 use crate::planted::{self, Bug};
 use crate::recover::FRAMES_AT;
 use crate::segment::SegmentHeader;
-use crate::spares::{Failed, Spares};
+use crate::spares::{Failed, SpareMade, Spares};
 use crate::watermark::Watermark;
 
 /// The parts of an open log that the tail works with.
@@ -134,7 +134,28 @@ impl Tail {
         self.promised = false;
         parts.intake.release(taken.bytes);
         parts.watermark.publish(&self.marks, self.last_lsn, &mut self.woken);
+        self.look_ahead(parts)?;
         Ok(Committed::Frame { last_lsn: self.last_lsn, records: taken.records })
+    }
+
+    /// Makes the next segment's spare itself where nobody has, while the present segment still has
+    /// room for all that can be in flight. On a full disk nothing more is let in from here on, so
+    /// that what was let in finds its place: the log waits for room instead of failing for it.
+    fn look_ahead(&mut self, parts: &Parts) -> Result<(), LogUnavailable> {
+        let format = &self.control.format;
+        let in_flight = format.in_flight_bytes_max;
+        // Frames are at least three quarters full (a chunk is a quarter at most), then padded.
+        let needed = in_flight + in_flight / 2 + 2 * u64::from(format.frame_bytes_max);
+        let room = format.segment_bytes - self.offset;
+        if room >= needed.min(format.segment_bytes / 2) || parts.spares.len() > 0 {
+            return Ok(());
+        }
+        match parts.spares.make(&*parts.device, &parts.intake) {
+            Ok(SpareMade::NoRoom) => parts.intake.admit(Admission::Nothing),
+            Ok(SpareMade::Made | SpareMade::Enough) => {}
+            Err(failed) => return Err(fail_spare(parts, failed)),
+        }
+        Ok(())
     }
 
     /// Writes a watermark where the last frame has no later one that promises it.
@@ -162,7 +183,7 @@ impl Tail {
             last_lsn: self.last_lsn,
             chain: self.chain,
         });
-        self.write_control().map_err(|failure| fail(parts, failure))
+        self.write_control(parts).map_err(|failure| fail(parts, failure))
     }
 
     fn write_frame(&mut self, parts: &Parts, records: u32, bytes: usize) -> Result<(), Failure> {
@@ -242,17 +263,17 @@ impl Tail {
         parts.counters.rotations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.control.active_segment = id;
         self.control.active_stamp = header.stamp;
-        self.write_control()?;
+        self.write_control(parts)?;
         self.segment = Some((header, file));
         self.offset = FRAMES_AT;
         self.promised = true;
         Ok(())
     }
 
-    fn write_control(&mut self) -> Result<(), Failure> {
+    fn write_control(&mut self, parts: &Parts) -> Result<(), Failure> {
         self.control.write(&*self.control_file).map_err(|source| Failure {
             op: "write",
-            path: crate::control::CONTROL_PATH.to_owned(),
+            path: parts.device.display(crate::control::CONTROL_PATH),
             source,
         })
     }

@@ -135,7 +135,7 @@ impl FrameHeader {
 
     /// The LSN of the frame's last record (for a watermark: of the record before it).
     pub(crate) fn last_lsn(&self) -> Lsn {
-        Lsn(self.first_lsn.0 + u64::from(self.record_count) - 1)
+        Lsn((self.first_lsn.0 + u64::from(self.record_count)).saturating_sub(1))
     }
 
     /// Whether the whole frame in `bytes` (header, payload, padding) carries what its header says.

@@ -24,6 +24,29 @@ pub enum Class {
     Reserved,
 }
 
+/// Whose batches are let in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Admission {
+    /// Everyone's.
+    All,
+    /// Only what must go on: room ahead is short.
+    Reserved,
+    /// No one's: the disk is full, and what is left of the segment is for what is in flight.
+    Nothing,
+}
+
+impl Admission {
+    const ALL: [Self; 3] = [Self::All, Self::Reserved, Self::Nothing];
+
+    fn lets_in(self, class: Class) -> bool {
+        match self {
+            Self::All => true,
+            Self::Reserved => class == Class::Reserved,
+            Self::Nothing => false,
+        }
+    }
+}
+
 /// Records of one lane that go into a frame together.
 #[derive(Default)]
 struct Chunk {
@@ -48,7 +71,7 @@ pub(crate) struct Intake {
     in_flight_bytes: CachePadded<AtomicU64>,
     in_flight_bytes_max: u64,
     chunk_bytes_max: usize,
-    new_admitted: AtomicBool,
+    admission: AtomicU64,
     closed: AtomicBool,
     bell: Bell,
 }
@@ -64,7 +87,7 @@ impl Intake {
             in_flight_bytes: CachePadded::new(AtomicU64::new(0)),
             in_flight_bytes_max,
             chunk_bytes_max: frame_bytes_max / BATCH_FRAME_DIVISOR,
-            new_admitted: AtomicBool::new(true),
+            admission: AtomicU64::new(Admission::All as u64),
             closed: AtomicBool::new(false),
             bell: Bell::new(),
         }
@@ -89,7 +112,7 @@ impl Intake {
         let lane = self.lane(shard);
         let reserved = bytes as u64;
         let limit = match class {
-            Class::New if !self.new_admitted.load(Ordering::Relaxed) => 0,
+            _ if !self.admission().lets_in(class) => return Err(self.refusal()),
             Class::New => {
                 self.in_flight_bytes_max - self.in_flight_bytes_max / IN_FLIGHT_RESERVED_DIVISOR
             }
@@ -162,14 +185,21 @@ impl Intake {
         self.in_flight_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether new work is let in at all.
-    pub(crate) fn admit_new(&self, admitted: bool) {
-        self.new_admitted.store(admitted, Ordering::Relaxed);
+    /// Lets in whom `admission` names, from now on.
+    pub(crate) fn admit(&self, admission: Admission) {
+        self.admission.store(admission as u64, Ordering::Relaxed);
     }
 
-    /// Whether new work is let in at all.
-    pub(crate) fn new_admitted(&self) -> bool {
-        self.new_admitted.load(Ordering::Relaxed)
+    /// Whose batches are let in.
+    pub(crate) fn admission(&self) -> Admission {
+        let code = self.admission.load(Ordering::Relaxed);
+        let known = Admission::ALL.iter().find(|known| **known as u64 == code);
+        known.copied().unwrap_or(Admission::Nothing)
+    }
+
+    /// Why a batch is not let in: a log that has failed says so first.
+    fn refusal(&self) -> Busy {
+        if self.closed.load(Ordering::Acquire) { Busy::LogUnavailable } else { Busy::Overloaded }
     }
 
     /// Refuses every batch from now on. Returns once no batch is open.
@@ -380,9 +410,13 @@ mod tests {
         let intake = intake();
         intake.begin(0, 3600, Class::New).map(drop).unwrap_err();
         intake.begin(0, 3600, Class::Reserved).map(drop).unwrap();
-        intake.admit_new(false);
+        intake.admit(Admission::Reserved);
         assert_eq!(intake.begin(0, 8, Class::New).map(drop), Err(Busy::Overloaded));
         assert_eq!(intake.begin(0, 8, Class::Reserved).map(drop), Ok(()));
+        intake.admit(Admission::Nothing);
+        assert_eq!(intake.begin(0, 8, Class::Reserved).map(drop), Err(Busy::Overloaded));
+        intake.admit(Admission::All);
+        assert_eq!(intake.begin(0, 8, Class::New).map(drop), Ok(()));
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub use error::{Busy, LogUnavailable, OpenError, ReadError};
 pub use fatal::{Fatal, OnFatal};
 pub use ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
 pub use inspect::{Inspection, follow, inspect, read_format};
-pub use intake::{Batch, Class, Committed, Ticket};
+pub use intake::{Admission, Batch, Class, Committed, Ticket};
 pub use limits::CONTROL_SHARD;
 pub use log::Log;
 pub use metrics::{Metrics, SLOW_SYNC_US, SYNC_US_BOUNDS};

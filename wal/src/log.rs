@@ -7,7 +7,7 @@ use crate::control::Format;
 use crate::device::{Device, Lock};
 use crate::error::{Busy, LogUnavailable, OpenError};
 use crate::ids::{LogIdentity, Lsn};
-use crate::intake::{Batch, Class, Committed, Ticket};
+use crate::intake::{Admission, Batch, Class, Committed, Ticket};
 use crate::metrics::Metrics;
 use crate::open::{OpenOptions, OpenReport, Opening};
 use crate::reader::Reader;
@@ -91,6 +91,12 @@ impl Log {
         tail.close(parts)
     }
 
+    /// Ends every wait, present and to come, with [`LogUnavailable`]: what ran the commits is gone.
+    pub fn abandon(&self) {
+        self.inner.parts.watermark.poison();
+        self.inner.parts.intake.close();
+    }
+
     /// Waits until `ticket` is durable.
     pub async fn durable(&self, ticket: Ticket) -> Result<(), LogUnavailable> {
         self.inner.parts.watermark.wait(self.lane(ticket.shard), ticket.shard_seq).await
@@ -159,7 +165,7 @@ impl Log {
         let parts = &self.inner.parts;
         Metrics {
             in_flight_bytes: parts.intake.in_flight_bytes(),
-            new_admitted: parts.intake.new_admitted(),
+            new_admitted: parts.intake.admission() == Admission::All,
             spares: parts.spares.len() as u64,
             ..parts.counters.read()
         }

@@ -221,10 +221,16 @@ impl Segment<'_> {
                 Ok(scanned) => scanned,
                 Err(stop) => break stop,
             };
+            let mut records = 0;
             for record in Records::new(scanned.payload, scanned.header.first_lsn) {
+                records += 1;
                 let record = record
                     .map_err(|error| OpenError::Rejected { lsn: error.0, why: error.into() })?;
                 take(&record, format.shard_count, recovered, replay)?;
+            }
+            if records != scanned.header.record_count {
+                let why = format!("its frame names {}", scanned.header.record_count).into();
+                return Err(OpenError::Rejected { lsn: scanned.header.last_lsn(), why });
             }
             recovered.last_lsn = scanned.header.last_lsn();
         };

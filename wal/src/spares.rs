@@ -9,7 +9,7 @@ use std::io;
 
 use crate::block::{BLOCK, Blocks, is_zero};
 use crate::device::{Device, read_full};
-use crate::intake::Intake;
+use crate::intake::{Admission, Intake};
 use crate::limits::{SPARES, SPARES_RESERVED};
 use crate::names;
 use crate::sync::{Condvar, Mutex, MutexGuard};
@@ -34,8 +34,9 @@ pub enum SpareMade {
     Enough,
     /// One more is there.
     Made,
-    /// The disk is full: new work is refused while spares are low. Try again in a while.
-    DiskFull,
+    /// There is no room for one, or no file descriptor: new work is refused while spares are low.
+    /// Try again in a while.
+    NoRoom,
 }
 
 impl Spares {
@@ -45,11 +46,12 @@ impl Spares {
         let mut pool = Pool { paths: VecDeque::new(), next_number: 1, stopped: false };
         for entry in device.list(names::WAL_DIR)? {
             let Some(number) = names::parse_spare(&entry.name) else { continue };
-            pool.next_number = pool.next_number.max(number + 1);
+            pool.next_number = pool.next_number.max(number.saturating_add(1));
             let path = names::spare(number);
             let usable = pool.paths.len() < SPARES
                 && entry.bytes == segment_bytes
-                && is_all_zero(device, &path, entry.bytes)?;
+                // A spare that can't be read holds nothing that anyone would miss.
+                && is_all_zero(device, &path, entry.bytes).unwrap_or(false);
             if usable {
                 pool.paths.push_back(path);
             } else {
@@ -76,11 +78,10 @@ impl Spares {
                 admit(&pool, intake);
                 Ok(SpareMade::Made)
             }
-            Err(error) if is_full(&error) => {
+            Err(error) if may_pass(&error) => {
                 // What was written of it takes room that others need.
                 let _ = device.remove(&path);
-                admit(&self.pool.lock(), intake);
-                Ok(SpareMade::DiskFull)
+                Ok(SpareMade::NoRoom)
             }
             Err(source) => Err(Failed { path, source }),
         }
@@ -142,11 +143,16 @@ pub(crate) struct Failed {
 }
 
 fn admit(pool: &MutexGuard<'_, Pool>, intake: &Intake) {
-    intake.admit_new(pool.paths.len() > SPARES_RESERVED);
+    let short = pool.paths.len() <= SPARES_RESERVED;
+    intake.admit(if short { Admission::Reserved } else { Admission::All });
 }
 
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+/// Whether the machine may grant later what it refuses now: room, or a file descriptor.
+fn may_pass(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+    full || matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
 fn is_all_zero(device: &dyn Device, path: &str, bytes: u64) -> io::Result<bool> {

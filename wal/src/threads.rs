@@ -94,7 +94,7 @@ fn spare(log: &Log, stopping: &AtomicBool) {
     let _guard = AbortOnPanic;
     while !stopping.load(Ordering::Acquire) {
         let Ok(made) = log.make_spare() else { return };
-        let disk_full = made == SpareMade::DiskFull;
+        let disk_full = made == SpareMade::NoRoom;
         let timeout_ms = if disk_full { DISK_FULL_RETRY_MS } else { IDLE_MS };
         if !log.wait_for_spare(disk_full, timeout_ms) {
             return;

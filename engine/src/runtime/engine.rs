@@ -207,9 +207,10 @@ impl Engine {
         Ok(self.pending(index, &shard, held))
     }
 
-    /// Lets time-outs run, from now: the server is ready.
+    /// Lets time-outs run, from now: the server is ready. Saying it again changes nothing.
     pub fn serving(&self) {
-        self.inner.serving_since_ms.store(self.inner.clock.now_ms(), Ordering::Release);
+        let (now_ms, serving) = (self.inner.clock.now_ms(), &self.inner.serving_since_ms);
+        let _ = serving.compare_exchange(u64::MAX, now_ms, Ordering::AcqRel, Ordering::Acquire);
     }
 
     /// Whether the log has failed: the process is about to end, and nothing may be answered.
@@ -254,6 +255,14 @@ impl Engine {
     /// [`LogUnavailable`] where the log has failed.
     pub fn commit(&self) -> Result<wal::Committed, LogUnavailable> {
         self.inner.log.commit()
+    }
+
+    /// Makes a segment ahead if one is missing, as [`Engine::commit`] for an engine without threads.
+    ///
+    /// # Errors
+    /// [`LogUnavailable`] where the log has failed.
+    pub fn make_spare(&self) -> Result<wal::SpareMade, LogUnavailable> {
+        self.inner.log.make_spare()
     }
 
     /// The digest of all state: equal states, however they came about, have equal digests.

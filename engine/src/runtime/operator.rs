@@ -67,7 +67,7 @@ impl Engine {
         self.operate(id, &Command::Publish { actor })
     }
 
-    /// Takes it off sale; reservations live on.
+    /// Takes it off sale, and off its schedule; reservations live on.
     ///
     /// # Errors
     /// [`Busy`].

@@ -6,7 +6,7 @@ use super::engine::Engine;
 use super::pending::Pending;
 use super::views::ReservationView;
 use crate::core::command::{Command, Refusal};
-use crate::core::event::RestoreReason;
+use crate::core::event::{Actor, RestoreReason};
 use crate::core::ids::{ReservationId, UserId};
 
 /// The reservation after the command, or why nothing changed.
@@ -21,8 +21,9 @@ impl Engine {
         self.settle(reservation, &Command::Confirm { reservation, payment_no })
     }
 
-    /// Gives an unpaid reservation back; `owner` must be its buyer where given. Giving it back
-    /// again changes nothing.
+    /// Gives an unpaid reservation back; `owner` must be its buyer where given. `actor` is the
+    /// operator where the reason is `Admin`, else [`Actor::NONE`]. Giving it back again changes
+    /// nothing.
     ///
     /// # Errors
     /// [`Busy`]: nothing was decided.
@@ -31,8 +32,9 @@ impl Engine {
         reservation: ReservationId,
         owner: Option<UserId>,
         reason: RestoreReason,
+        actor: Actor<'_>,
     ) -> Answered {
-        self.settle(reservation, &Command::Restore { reservation, owner, reason })
+        self.settle(reservation, &Command::Restore { reservation, owner, reason, actor })
     }
 
     fn settle(&self, id: ReservationId, command: &Command<'_>) -> Answered {

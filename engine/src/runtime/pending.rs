@@ -38,8 +38,8 @@ impl<T> Pending<T> {
         Ok(self.value)
     }
 
-    /// The same answer in another form.
-    pub fn map<U>(self, make: impl FnOnce(T) -> U) -> Pending<U> {
+    /// The same answer in another form. For the engine alone: `make` sees the answer at once.
+    pub(crate) fn map<U>(self, make: impl FnOnce(T) -> U) -> Pending<U> {
         Pending { value: make(self.value), log: self.log, ticket: self.ticket }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use wal::{Busy, Class};
 
-use super::engine::{Engine, Inner, RESTORE_ROOM, record};
+use super::engine::{AbortOnPanic, COMMAND_ROOM, Engine, Inner, RESTORE_ROOM, record};
 use super::error::OpenError;
 use crate::core::command::Command;
 use crate::core::decide::{Outcome, decide};
@@ -36,6 +36,8 @@ impl Timer {
         let (stop, stopped) = mpsc::channel();
         let weak = std::sync::Arc::downgrade(&engine.inner);
         let body = move || {
+            // Without time-outs stock would never come back, and nobody would notice.
+            let _guard = AbortOnPanic;
             for tick in 0u32.. {
                 if stopped.recv_timeout(TICK) != Err(RecvTimeoutError::Timeout) {
                     return;
@@ -129,8 +131,25 @@ impl Engine {
         };
         for id in due {
             // Where there is no room now, the next look tries again; nobody waits for it.
-            let _ = self.publish(id, Actor { name: "schedule", request_id: "publish_at" });
+            let _ = self.publish_scheduled(index, id, now_ms);
         }
+    }
+
+    /// Publishes `id`, if it still wants to be: an operator may have been here since the look.
+    fn publish_scheduled(&self, index: u16, id: ActivityId, now_ms: u64) -> Result<(), Busy> {
+        let actor = Actor { name: "schedule", request_id: "publish_at" };
+        let mut shard = self.lock(index);
+        let due = shard.activity(id).and_then(|activity| activity.publish_due_ms());
+        if due.is_none_or(|at| at > now_ms) {
+            return Ok(());
+        }
+        let mut batch = self.inner.log.begin(index, COMMAND_ROOM, Class::Reserved)?;
+        let command = Command::Publish { actor };
+        let at_ms = self.inner.clock.now_ms();
+        if let Outcome::Accepted { events } = decide(&shard, id, &command, at_ms) {
+            record(&mut shard, &mut batch, COMMAND_ROOM, events.iter(), 0);
+        }
+        Ok(())
     }
 }
 
@@ -139,5 +158,13 @@ impl Inner {
     pub(crate) fn stop(&self) {
         drop(self.timer.lock().take());
         drop(self.threads.lock().take());
+    }
+}
+
+impl Drop for Inner {
+    /// Answers that are still waited for would wait for ever: nobody commits any more.
+    fn drop(&mut self) {
+        self.stop();
+        self.log.abandon();
     }
 }

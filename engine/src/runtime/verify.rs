@@ -180,7 +180,15 @@ impl Witness for Book {
                 told = Some(figures);
             }
             // Where a refund's units go was said when it was asked for: the state knows.
-            Body::RefundSettled { figures, .. } => page.sold = i64::from(figures.sold),
+            Body::RefundSettled { user, held, figures, .. } => {
+                page.sold = i64::from(figures.sold);
+                page.held.insert(user, i64::from(held));
+            }
+            Body::ReservationAdopted { user, held, figures, .. } => {
+                page.locked = i64::from(figures.locked);
+                page.sold = i64::from(figures.sold);
+                page.held.insert(user, i64::from(held));
+            }
             _ => {}
         }
         let page = self.pages.entry(id).or_default();

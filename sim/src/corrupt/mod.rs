@@ -225,7 +225,7 @@ fn judge(
         Ok(_) if process.truth.acked < base.truth.acked => Ok("residual"),
         Ok(_) => Ok("served"),
         Err(Stopped::Wrong(what)) => Err(what),
-        Err(Stopped::Failed) => Err("the log failed without a fault".to_owned()),
+        Err(Stopped::Failed | Stopped::Refused) => Err("the log failed without a fault".to_owned()),
         Err(Stopped::Open(error)) if expected == Expected::Served => {
             Err(format!("O8: nothing acknowledged is damaged: {error}"))
         }

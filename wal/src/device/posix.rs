@@ -175,8 +175,8 @@ impl Device for PosixDevice {
 
     fn random(&self) -> io::Result<u64> {
         let mut bytes = [0; 8];
-        let mut source = fs::File::open("/dev/urandom")?;
-        io::Read::read_exact(&mut source, &mut bytes)?;
+        // Eight bytes come whole. No file is opened for them: descriptors may be short.
+        rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
         Ok(u64::from_le_bytes(bytes))
     }
 
