@@ -92,8 +92,8 @@ impl Orders {
     /// wrong database, must be found before anything is sold.
     ///
     /// # Errors
-    /// The database can't be named, follows another log, or isn't Sluice's. One that does not answer is no
-    /// error: the sale does not depend on it.
+    /// The database can't be named, follows another log, or isn't Sluice's. One that does not
+    /// answer is no error: the sale does not depend on it.
     pub(crate) async fn start(settings: &Settings, engine: &Engine) -> Result<Self, OrdersError> {
         let database_url = database_url(settings);
         let queries = Queries::open(&database_url)?;

@@ -257,7 +257,8 @@ impl Engine {
         self.inner.log.commit()
     }
 
-    /// Makes a segment ahead if one is missing, as [`Engine::commit`] for an engine without threads.
+    /// Makes a segment ahead if one is missing: as [`Engine::commit`], for an engine without
+    /// threads.
     ///
     /// # Errors
     /// [`LogUnavailable`] where the log has failed.

@@ -119,10 +119,76 @@ impl Page {
         })
     }
 
-    fn hold(&mut self, user: UserId, units: i64) -> i64 {
-        let held = self.held.entry(user).or_default();
-        *held += units;
-        *held
+    fn hold(&mut self, user: UserId, units: i64) {
+        *self.held.entry(user).or_default() += units;
+    }
+}
+
+impl Page {
+    /// Takes over what a definition says, or what figures from elsewhere say.
+    fn define(&mut self, body: &Body<'_>) {
+        match *body {
+            Body::ActivityCreated { total, definition, .. } => {
+                self.total = i64::from(total);
+                self.limit = i64::from(definition.per_user_limit);
+            }
+            Body::ActivityAdopted { figures, definition, .. } => {
+                self.total = i64::try_from(figures.total()).unwrap_or(i64::MAX);
+                self.locked = i64::from(figures.locked);
+                self.sold = i64::from(figures.sold);
+                self.limit = i64::from(definition.per_user_limit);
+            }
+            Body::ActivityEdited { definition, figures, .. } => {
+                self.limit = i64::from(definition.per_user_limit);
+                self.total = i64::try_from(figures.total()).unwrap_or(i64::MAX);
+            }
+            // Where a refund's units go was said when it was asked for: the state knows.
+            Body::RefundSettled { user, held, figures, .. }
+            | Body::ReservationAdopted { user, held, figures, .. } => {
+                self.locked = i64::from(figures.locked);
+                self.sold = i64::from(figures.sold);
+                self.held.insert(user, i64::from(held));
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves the units that the event says moved; the figures that it says came of it.
+    fn book(&mut self, body: &Body<'_>) -> Option<Figures> {
+        match *body {
+            Body::Restocked { quantity, figures, .. } => {
+                self.total += i64::from(quantity);
+                Some(figures)
+            }
+            Body::Decreased { quantity, figures, .. } => {
+                self.total -= i64::from(quantity);
+                Some(figures)
+            }
+            Body::Reserved { user, quantity, figures, .. } => {
+                self.locked += i64::from(quantity);
+                self.reservations += 1;
+                self.hold(user, i64::from(quantity));
+                Some(figures)
+            }
+            Body::Confirmed { quantity, figures, .. } => {
+                self.locked -= i64::from(quantity);
+                self.sold += i64::from(quantity);
+                Some(figures)
+            }
+            Body::Reinstated { user, quantity, figures, .. } => {
+                self.sold += i64::from(quantity);
+                self.rolled_back = self.rolled_back.saturating_sub(1);
+                self.hold(user, i64::from(quantity));
+                Some(figures)
+            }
+            Body::Restored { user, quantity, figures, .. } => {
+                self.locked -= i64::from(quantity);
+                self.rolled_back += 1;
+                self.hold(user, -i64::from(quantity));
+                Some(figures)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -130,68 +196,13 @@ impl Witness for Book {
     fn saw(&mut self, event: &Event<'_>) {
         let Some(id) = crate::core::codec::activity(&event.body) else { return };
         let page = self.pages.entry(id).or_default();
-        let mut told = None;
-        match event.body {
-            Body::ActivityCreated { total, definition, .. } => {
-                page.total = i64::from(total);
-                page.limit = i64::from(definition.per_user_limit);
-            }
-            Body::ActivityAdopted { figures, definition, .. } => {
-                page.total = i64::try_from(figures.total()).unwrap_or(i64::MAX);
-                page.locked = i64::from(figures.locked);
-                page.sold = i64::from(figures.sold);
-                page.limit = i64::from(definition.per_user_limit);
-            }
-            Body::ActivityEdited { definition, figures, .. } => {
-                page.limit = i64::from(definition.per_user_limit);
-                page.total = i64::try_from(figures.total()).unwrap_or(i64::MAX);
-            }
-            Body::Restocked { quantity, figures, .. } => {
-                page.total += i64::from(quantity);
-                told = Some(figures);
-            }
-            Body::Decreased { quantity, figures, .. } => {
-                page.total -= i64::from(quantity);
-                told = Some(figures);
-            }
-            Body::Reserved { user, quantity, figures, .. } => {
-                page.locked += i64::from(quantity);
-                page.reservations += 1;
-                if page.hold(user, i64::from(quantity)) > page.limit {
-                    self.problems.push(format!("activity {id}: user {user} is above the limit"));
-                }
-                told = Some(figures);
-            }
-            Body::Confirmed { quantity, figures, .. } => {
-                page.locked -= i64::from(quantity);
-                page.sold += i64::from(quantity);
-                told = Some(figures);
-            }
-            Body::Reinstated { user, quantity, figures, .. } => {
-                page.sold += i64::from(quantity);
-                page.rolled_back = page.rolled_back.saturating_sub(1);
-                page.hold(user, i64::from(quantity));
-                told = Some(figures);
-            }
-            Body::Restored { user, quantity, figures, .. } => {
-                page.locked -= i64::from(quantity);
-                page.rolled_back += 1;
-                page.hold(user, -i64::from(quantity));
-                told = Some(figures);
-            }
-            // Where a refund's units go was said when it was asked for: the state knows.
-            Body::RefundSettled { user, held, figures, .. } => {
-                page.sold = i64::from(figures.sold);
-                page.held.insert(user, i64::from(held));
-            }
-            Body::ReservationAdopted { user, held, figures, .. } => {
-                page.locked = i64::from(figures.locked);
-                page.sold = i64::from(figures.sold);
-                page.held.insert(user, i64::from(held));
-            }
-            _ => {}
+        page.define(&event.body);
+        let told = page.book(&event.body);
+        if let Body::Reserved { user, .. } | Body::Reinstated { user, .. } = event.body
+            && page.held.get(&user).is_some_and(|held| *held > page.limit)
+        {
+            self.problems.push(format!("activity {id}: user {user} is above the limit"));
         }
-        let page = self.pages.entry(id).or_default();
         if told.is_some() && page.figures() != told {
             let (found, at_ms) = (page.figures(), event.at_ms);
             let line = format!("activity {id}: {told:?} at {at_ms} ms, but records give {found:?}");
