@@ -1,11 +1,13 @@
 //! What the tests need beyond the Rust toolchain, and where Debian keeps it.
 
-use std::os::unix::fs::MetadataExt;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
-use crate::steps;
+use crate::{backports, steps};
 
 /// A program that a step starts.
 struct Need {
@@ -13,14 +15,22 @@ struct Need {
     package: &'static str,
 }
 
-/// The whole list. `cc` builds SQLite and the cryptography, `git` lists the files for tidy.
-const NEEDS: &[Need] =
-    &[Need { program: "cc", package: "gcc" }, Need { program: "git", package: "git" }];
+/// The whole list. `cc` builds SQLite and the cryptography, `git` lists the files for tidy, and
+/// the function library is tested on `valkey-server`.
+const NEEDS: &[Need] = &[
+    Need { program: "cc", package: "gcc" },
+    Need { program: "git", package: "git" },
+    Need { program: "valkey-server", package: "valkey-server" },
+];
+
+/// What Debian asks before it starts a service.
+const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
 
 /// Installs what is missing where this user is root, else names it.
 ///
 /// # Errors
-/// [`Failure::Missing`] for a user who may not install, [`Failure::Exit`] where apt-get failed.
+/// [`Failure::Missing`] for a user who may not install, [`Failure::Exit`] where apt-get failed,
+/// [`Failure::Backports`] where a package is in no source that this machine has.
 pub(crate) fn provide() -> Result<(), Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders: Vec<_> = std::env::split_paths(&path).collect();
@@ -34,8 +44,59 @@ pub(crate) fn provide() -> Result<(), Failure> {
     }
     println!("installing: {}", packages.join(" "));
     apt_get(&["update", "-q"])?;
+    let _policy = NoServices::hold()?;
+    let (known, backported) = packages.into_iter().partition::<Vec<_>, _>(|it| is_known(it));
     let install = ["install", "-q", "-y", "--no-install-recommends"];
-    apt_get(&[install.as_slice(), packages.as_slice()].concat())
+    if !known.is_empty() {
+        apt_get(&[install.as_slice(), known.as_slice()].concat())?;
+    }
+    if backported.is_empty() {
+        return Ok(());
+    }
+    let sources = backports::source_option()?;
+    apt_get(&["update", "-q", "-o", &sources])?;
+    apt_get(&[install.as_slice(), &["-o", &sources], backported.as_slice()].concat())
+}
+
+/// Whether a source of this machine has the package.
+fn is_known(package: &str) -> bool {
+    let mut command = Command::new("apt-cache");
+    command.args(["show", package]).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// While it lives, no package that is installed starts its service: the tests start servers of
+/// their own, on sockets of their own. A machine with a policy keeps that one.
+struct NoServices {
+    is_ours: bool,
+}
+
+impl NoServices {
+    fn hold() -> Result<Self, Failure> {
+        let mut options = OpenOptions::new();
+        match options.write(true).create_new(true).mode(0o755).open(SERVICE_POLICY) {
+            Ok(mut file) => {
+                let policy = Self { is_ours: true };
+                let written = file.write_all(b"#!/bin/sh\nexit 101\n");
+                let what = "write the policy that no service starts";
+                written.map(|()| policy).map_err(|source| Failure::Io { what, source })
+            }
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Self { is_ours: false }),
+            Err(source) => {
+                Err(Failure::Io { what: "make the policy that no service starts", source })
+            }
+        }
+    }
+}
+
+impl Drop for NoServices {
+    fn drop(&mut self) {
+        if self.is_ours
+            && let Err(error) = std::fs::remove_file(SERVICE_POLICY)
+        {
+            eprintln!("xtask: remove {SERVICE_POLICY}, or no service will start: {error}");
+        }
+    }
 }
 
 fn missing(needs: &[Need], is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
@@ -70,6 +131,6 @@ mod tests {
     #[test]
     fn someone_without_root_is_told_the_packages() {
         let failure = Failure::Missing { packages: vec!["gcc", "git"] };
-        assert!(failure.to_string().ends_with("apt-get install gcc git"));
+        assert!(failure.to_string().contains("apt-get install gcc git"), "{failure}");
     }
 }

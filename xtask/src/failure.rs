@@ -47,6 +47,8 @@ pub(crate) enum Failure {
         /// The Debian packages that hold them.
         packages: Vec<&'static str>,
     },
+    /// A package is in no source that this machine has, nor can its backports suite be derived.
+    Backports,
     /// A step failed, and the run ended there.
     Step {
         /// The step's name.
@@ -77,8 +79,13 @@ impl fmt::Display for Failure {
             Self::Untidy { problems } => write!(f, "tidy: {problems} to mend, listed above"),
             Self::Missing { packages } => write!(
                 f,
-                "programs are missing; as root run: apt-get install {}",
+                "programs are missing; as root run: apt-get install {} (valkey-server: in Debian \
+                 12 from the suite bookworm-backports)",
                 packages.join(" ")
+            ),
+            Self::Backports => f.write_str(
+                "no source of apt's lists this release, so its backports cannot be found; install \
+                 valkey-server 8 or later by hand",
             ),
             Self::Step { name } => {
                 write!(f, "step `{name}` failed; run it alone: cargo xtask test {name}")

@@ -13,6 +13,7 @@
 //!
 //! No dependencies: this is the first thing that a newcomer's machine builds.
 
+mod backports;
 mod debian;
 mod failure;
 mod plan;

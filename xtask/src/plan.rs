@@ -62,6 +62,15 @@ const TESTS_SHOP: Step = Step {
     budget_minutes: 10,
 };
 
+/// The function library on a real server: its contract, and random histories against the engine, to
+/// the floor of docs/reliability.md.
+const FUNCTIONS: Step = Step {
+    name: "functions",
+    work: Work::cargo("test --locked --no-fail-fast -p functions")
+        .with(&[("SLUICE_CALLS", "100000")]),
+    budget_minutes: 3,
+};
+
 /// Random histories against the reference model, to the floor of docs/reliability.md.
 const MODEL: Step = Step {
     name: "model",
@@ -118,6 +127,7 @@ pub(crate) fn test() -> Vec<Step> {
         DOC,
         TESTS_HEART,
         TESTS_SHOP,
+        FUNCTIONS,
         MODEL,
         CAMPAIGNS,
         LOOM,

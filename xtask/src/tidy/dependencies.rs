@@ -19,6 +19,7 @@ const RULES: &[Rule] = &[
     Rule { name: "engine", product: &["wal"], tests: &[] },
     Rule { name: "bridge", product: &["engine", "migrations", "wal"], tests: &[] },
     Rule { name: "server", product: &["bridge", "engine", "wal"], tests: &["migrations"] },
+    Rule { name: "functions", product: &[], tests: &["engine"] },
     Rule { name: "sim", product: &["bridge", "engine", "wal"], tests: &[] },
     Rule { name: "benches", product: &["bridge", "engine", "wal"], tests: &["migrations"] },
     Rule { name: "loom-tests", product: &["engine", "wal"], tests: &[] },
