@@ -14,7 +14,7 @@ use std::time::Instant;
 use bridge::follow::{Follower, Step};
 use bridge::sql::schema::prepare_sqlite;
 use bridge::sql::sqlite::{SqliteStore, connect_options};
-use engine::core::event::{Body, Event, Figures, Front, RestoreReason};
+use engine::core::event::{Actor, Body, Event, Figures, Front, RestoreReason};
 use engine::core::ids::{Ordinal, Position, ReservationId, UserId};
 
 use support::MemoryHost;
@@ -69,8 +69,19 @@ async fn main() {
     append(&host, orders, |position, _| {
         let (reservation, user, _) = reserved(position, total);
         let figures = Figures { available: position, locked: total - position, sold: 0 };
-        let (quantity, held, version, reason) = (1, 0, 1, RestoreReason::Timeout);
-        Body::Restored { activity, reservation, user, quantity, held, version, figures, reason }
+        let (quantity, held, version) = (1, 0, 1);
+        let (reason, actor) = (RestoreReason::Timeout, Actor::NONE);
+        Body::Restored {
+            activity,
+            reservation,
+            user,
+            quantity,
+            held,
+            version,
+            figures,
+            reason,
+            actor,
+        }
     });
     measure(&mut follower, "give-backs", orders).await;
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use bridge::lag::State;
 use bridge::sql::queries::{OrderStatus, Queries};
 use bridge::{BridgeHandle, Drained, Options, start};
-use engine::core::event::{Definition, Front, RestoreReason};
+use engine::core::event::{Actor, Definition, Front, RestoreReason};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
 use engine::{Engine, EngineOptions, PublicStatus};
 
@@ -74,7 +74,7 @@ async fn what_was_bought_is_ordered_once_and_stays_so_over_a_restart() {
 
     // Cancelled while nobody delivers.
     for id in &bought[..100] {
-        let cancelled = engine.restore(*id, None, RestoreReason::Cancelled).unwrap();
+        let cancelled = engine.restore(*id, None, RestoreReason::Cancelled, Actor::NONE).unwrap();
         cancelled.wait().unwrap().unwrap();
     }
     engine.close().unwrap();

@@ -12,7 +12,7 @@ use bridge::sql::schema::prepare_sqlite;
 use bridge::sql::sqlite::{SqliteStore, connect_options};
 use bridge::sql::store::StoreError;
 use engine::core::command::{Command, Reserve};
-use engine::core::event::{Front, RestoreReason};
+use engine::core::event::{Actor, Front, RestoreReason};
 use engine::core::ids::{SkuId, UserId};
 use engine::core::request::RequestHasher;
 
@@ -118,8 +118,8 @@ async fn orders_are_listed_newest_first_by_status_and_page_and_counted() {
     let (_, paid) = history.reservations[0];
     let (_, cancelled) = history.reservations[1];
     history.command(0, Command::Confirm { reservation: paid, payment_no: "P1" });
-    let reason = RestoreReason::Cancelled;
-    history.command(0, Command::Restore { reservation: cancelled, owner: None, reason });
+    let (reason, actor) = (RestoreReason::Cancelled, Actor::NONE);
+    history.command(0, Command::Restore { reservation: cancelled, owner: None, reason, actor });
     history.end_frame();
     catch_up(&host, &path).await;
 

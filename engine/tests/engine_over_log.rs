@@ -138,7 +138,7 @@ fn live_state_equals_replayed_state() {
     for (index, reservation) in bought.iter().enumerate() {
         let told = match index % 3 {
             0 => engine.confirm(*reservation, "p").unwrap(),
-            1 => engine.restore(*reservation, None, RestoreReason::Admin).unwrap(),
+            1 => engine.restore(*reservation, None, RestoreReason::Admin, ACTOR).unwrap(),
             _ => continue,
         };
         told.wait().unwrap().unwrap();

@@ -135,6 +135,7 @@ fn bodies(it: &Parts) -> Vec<Body<'_>> {
     let [available, locked, sold] = it.figures;
     let figures = Figures { available, locked, sold };
     let actor = Actor { name: &it.short, request_id: &it.id };
+    let maybe_actor = if it.short.is_empty() { Actor::NONE } else { actor };
     let definition = Definition {
         sku: SkuId::new(it.sku).unwrap(),
         title: &it.title,
@@ -225,6 +226,7 @@ fn bodies(it: &Parts) -> Vec<Body<'_>> {
             version,
             figures,
             reason,
+            actor: maybe_actor,
         },
         Body::RefundRequested {
             activity,
@@ -238,7 +240,7 @@ fn bodies(it: &Parts) -> Vec<Body<'_>> {
         Body::RefundSettled { activity, reservation: any, user, held, version, figures, refund_no },
         Body::RefundFailed { activity, reservation: any, refund_no, note },
         Body::DeadLettered { activity, reservation: any, note },
-        Body::DeadLetterResolved { activity, reservation: any, resolution },
+        Body::DeadLetterResolved { activity, reservation: any, resolution, actor: maybe_actor },
         Body::SinkAdvanced { sink: &it.name, lsn: it.number, shards },
         Body::ActivityAdopted {
             activity,
@@ -398,6 +400,26 @@ fn a_field_outside_its_bounds_is_neither_written_nor_read() {
     let last = bytes.len() - 1;
     bytes[last] = 0xFF;
     assert_eq!(decoded(16, &bytes), Err(CodecError::Invalid { kind: 16, field: "request_id" }));
+}
+
+#[test]
+fn an_actor_that_may_be_none_is_named_or_is_none_altogether() {
+    let parts = sample();
+    let resolved = |name, request_id| {
+        let activity = ActivityId::new(parts.activity).unwrap();
+        let reservation = ReservationId::new(parts.adopted).unwrap();
+        let (resolution, actor) = (DeadLetterResolution::Delivered, Actor { name, request_id });
+        let body = Body::DeadLetterResolved { activity, reservation, resolution, actor };
+        Event { at_ms: parts.at_ms, body }
+    };
+    let refused = CodecError::Invalid { kind: 33, field: "actor" };
+    assert_eq!(codec::check(&resolved("", "req")), Err(refused));
+    let (none, named) = (encoded(&resolved("", "")), encoded(&resolved("ops", "")));
+    assert_eq!(decoded(33, &none), Ok(resolved("", "")));
+    assert_eq!(decoded(33, &named), Ok(resolved("ops", "")));
+    assert_eq!(none.len(), 8 + 8 + 8 + 1 + 2, "two bytes where no operator was");
+    let nameless = [&none[..none.len() - 1], b"\x03req"].concat();
+    assert_eq!(decoded(33, &nameless), Err(refused));
 }
 
 #[test]

@@ -150,7 +150,11 @@ fn confirm(reservation: ReservationId, payment_no: &str) -> Command<'_> {
 }
 
 fn cancel(reservation: ReservationId) -> Command<'static> {
-    Command::Restore { reservation, owner: None, reason: RestoreReason::Cancelled }
+    restore(reservation, RestoreReason::Cancelled)
+}
+
+fn restore(reservation: ReservationId, reason: RestoreReason) -> Command<'static> {
+    Command::Restore { reservation, owner: None, reason, actor: Actor::NONE }
 }
 
 fn refund_requested(restock: bool, free_limit: bool) -> Body<'static> {
@@ -276,7 +280,7 @@ fn late_money_is_not_honoured_above_the_limit_or_for_a_dead_letter() {
     let mut sale = Sale::new();
     sale.buy(1, "r1", 1);
     let reason = RestoreReason::DeadLetter;
-    sale.run(&Command::Restore { reservation: own(1), owner: None, reason });
+    sale.run(&restore(own(1), reason));
     let status = Status::RolledBack(reason);
     let dead = ApplyError::Status { reservation: own(1), status };
     assert_eq!(sale.event(reinstated(1, units(9, 0, 1))), Err(dead));
@@ -292,6 +296,7 @@ fn a_dead_letter_is_opened_once_and_closed_once() {
         activity: activity(),
         reservation: own(1),
         resolution,
+        actor: Actor::NONE,
     };
     let delivered = closed(DeadLetterResolution::Delivered);
     let rolled_back = closed(DeadLetterResolution::RolledBack);
@@ -302,7 +307,7 @@ fn a_dead_letter_is_opened_once_and_closed_once() {
     let reserved = ApplyError::Status { reservation: own(1), status: Status::Reserved };
     assert_eq!(sale.event(rolled_back), Err(reserved), "its units are still locked");
     let reason = RestoreReason::DeadLetter;
-    sale.run(&Command::Restore { reservation: own(1), owner: None, reason });
+    sale.run(&restore(own(1), reason));
     sale.event(rolled_back).unwrap();
     assert!(!sale.shard.activity(activity()).unwrap().is_dead_letter(own(1)));
 }
@@ -419,6 +424,61 @@ fn an_activity_publishes_itself_once() {
     sale.run(&Command::Publish { actor: ACTOR });
     sale.run(&Command::Unpublish { actor: ACTOR });
     assert_eq!(due_ms(&sale), None);
+}
+
+#[test]
+fn an_activity_unpublished_before_its_schedule_stays_off_sale() {
+    let mut sale = Sale::empty();
+    let (ordinal, total) = (Ordinal::new(5).unwrap(), 1);
+    let definition = Definition { publish_at_ms: NOW_MS + 5, ..DEFINITION };
+    sale.run(&Command::Create { actor: ACTOR, ordinal, total, definition });
+    let before = digest(&sale.shard);
+    let unpublish = Command::Unpublish { actor: ACTOR };
+    sale.run(&unpublish);
+    assert_eq!(sale.shard.activity(activity()).unwrap().publish_due_ms(), None);
+    assert_ne!(digest(&sale.shard), before);
+    assert!(matches!(sale.decide(&unpublish), Outcome::Repeated(_)), "once is enough");
+    sale.run(&Command::Publish { actor: ACTOR });
+    sale.buy(1, "r1", 1);
+}
+
+#[test]
+fn a_release_says_which_operator_made_it_and_no_other_give_back_names_one() {
+    let mut sale = Sale::new();
+    sale.buy(1, "r1", 1);
+    let nameless = Actor { name: "", request_id: "req" };
+    for reason in RestoreReason::ALL.iter().copied() {
+        for actor in [Actor::NONE, nameless, ACTOR] {
+            let command = Command::Restore { reservation: own(1), owner: None, reason, actor };
+            let right = actor == if reason == RestoreReason::Admin { ACTOR } else { Actor::NONE };
+            match sale.decide(&command) {
+                Outcome::Accepted { events } => {
+                    assert!(right, "{command:?}");
+                    let Body::Restored { actor: told, .. } = events.iter().next().unwrap().body
+                    else {
+                        panic!("{events:?}");
+                    };
+                    assert_eq!(told, actor);
+                }
+                Outcome::Refused(Refusal::Invalid(_)) => assert!(!right, "{command:?}"),
+                other => panic!("{command:?}: {other:?}"),
+            }
+            let restored = Body::Restored {
+                activity: activity(),
+                reservation: own(1),
+                user: user(1),
+                quantity: 1,
+                held: 0,
+                version: 1,
+                figures: units(10, 0, 0),
+                reason,
+                actor,
+            };
+            if !right {
+                assert_eq!(sale.event(restored), Err(ApplyError::Actor(own(1))));
+            }
+        }
+    }
 }
 
 #[test]
@@ -696,6 +756,7 @@ fn story() -> Vec<(u8, Vec<u8>)> {
         activity: id,
         reservation: own(1),
         resolution: DeadLetterResolution::Delivered,
+        actor: ACTOR,
     })
     .unwrap();
     sale.run(&Command::Pause { actor: ACTOR });

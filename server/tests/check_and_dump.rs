@@ -182,6 +182,24 @@ fn a_dump_begins_where_it_is_told_and_keeps_to_one_activity() {
 }
 
 #[test]
+fn a_dump_names_the_operator_of_a_release_and_none_for_a_cancellation() {
+    let mut story = story();
+    let data_dir = story.data_dir.path();
+    let admin = shop::admin_token(data_dir);
+    let path = format!("/api/admin/reservations/{}/release", story.reservations[0]);
+    let headers = [("X-Request-Id", "release-1")];
+    let released = story.server.authorized(&admin, "POST", &path, &headers, None);
+    assert_eq!(released.status, 200, "{released:?}");
+    assert!(story.server.stop().success());
+    let lines = dump(data_dir, &["--activity", "30001"]);
+    let mut restored = lines.iter().filter(|line| line["event"] == "Restored");
+    let (cancelled, released) = (restored.next().unwrap(), restored.next().unwrap());
+    assert_eq!((&cancelled["reason"], &cancelled["actor"]), (&json!("cancelled"), &Value::Null));
+    assert_eq!(released["reason"], "admin");
+    assert_eq!(released["actor"], json!({ "name": "1", "request_id": "release-1" }));
+}
+
+#[test]
 fn a_followed_dump_shows_what_is_bought_and_ends_with_a_signal() {
     let story = story();
     let data_dir = story.data_dir.path();

@@ -232,6 +232,20 @@ fn a_schedule_stays_until_an_edit_takes_it_back() {
 }
 
 #[test]
+fn a_scheduled_activity_can_be_unpublished_again_and_again() {
+    let server = Server::start();
+    let activity = server.activity(&json!({
+        "publish_at": "2098-01-01T00:00:00.000Z", "publish": false,
+    }));
+    let path = format!("/api/admin/flashsales/{activity}/unpublish");
+    for _ in 0..2 {
+        let answer = admin(&server, "POST", &path, &[], None);
+        assert_eq!(answer.status, 204, "{answer:?}");
+    }
+    assert_eq!(server.buy(1, activity, "a", 1).code(), "off_sale");
+}
+
+#[test]
 fn a_release_gives_an_unpaid_reservation_back_for_its_owner() {
     let server = Server::start();
     let activity = server.activity(&json!({"stock": 1}));

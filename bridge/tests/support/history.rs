@@ -157,9 +157,12 @@ impl History {
         let Some((activity, reservation)) = self.pick(|status| status == Status::Reserved) else {
             return;
         };
-        let reasons = [RestoreReason::Cancelled, RestoreReason::Timeout, RestoreReason::Admin];
-        let reason = reasons[usize::try_from(self.random.below(3)).unwrap()];
-        let command = Command::Restore { reservation, owner: None, reason };
+        let (reason, actor) = match self.random.below(3) {
+            0 => (RestoreReason::Cancelled, Actor::NONE),
+            1 => (RestoreReason::Timeout, Actor::NONE),
+            _ => (RestoreReason::Admin, ACTOR),
+        };
+        let command = Command::Restore { reservation, owner: None, reason, actor };
         self.command(activity.get() - 30_001, command);
     }
 
@@ -298,7 +301,8 @@ impl History {
         let opened = self.event(Body::DeadLettered { activity, reservation, note: "no address" });
         if opened {
             let resolution = engine::core::event::DeadLetterResolution::Delivered;
-            self.event(Body::DeadLetterResolved { activity, reservation, resolution });
+            let actor = if self.requests.is_multiple_of(2) { ACTOR } else { Actor::NONE };
+            self.event(Body::DeadLetterResolved { activity, reservation, resolution, actor });
         }
     }
 
@@ -324,7 +328,13 @@ impl History {
         }
         match body {
             Body::Reserved { reservation, .. } => self.reservations.push((activity, reservation)),
-            Body::Restored { .. } => self.counts.restored += 1,
+            Body::Restored { actor, .. } => {
+                self.counts.restored += 1;
+                self.counts.audit += u64::from(actor == ACTOR);
+            }
+            Body::DeadLetterResolved { actor, .. } => {
+                self.counts.audit += u64::from(actor == ACTOR);
+            }
             Body::Reinstated { .. } => self.counts.reinstated += 1,
             Body::ActivityCreated { .. }
             | Body::ActivityEdited { .. }

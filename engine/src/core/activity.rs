@@ -31,8 +31,8 @@ pub struct Activity {
     /// Units that were sold before this log began: no reservation here stands for them.
     pub(super) sold_before: u32,
     pub(super) flags: Flags,
-    /// It was on sale once: it does not publish itself (again).
-    pub(super) was_published: bool,
+    /// It was published, or an operator took it off its schedule: it does not publish itself.
+    pub(super) schedule_over: bool,
 
     /// Reservations accepted here, by position.
     pub(super) slots: Slots,
@@ -102,7 +102,7 @@ impl Activity {
             total,
             sold_before: figures.sold,
             flags,
-            was_published: flags.on_sale,
+            schedule_over: flags.on_sale,
             slots: Slots::default(),
             unpaid_from: 0,
             users: Users::new(tables),
@@ -268,7 +268,7 @@ impl Activity {
 
     /// When it wants to be published, if it still does.
     pub fn publish_due_ms(&self) -> Option<u64> {
-        (self.terms.publish_at_ms != 0 && !self.was_published).then_some(self.terms.publish_at_ms)
+        (self.terms.publish_at_ms != 0 && !self.schedule_over).then_some(self.terms.publish_at_ms)
     }
 
     /// The position in `id` where it names a reservation accepted here.

@@ -18,7 +18,7 @@ pub enum Command<'a> {
     Edit { actor: Actor<'a>, version: Option<u32>, total: u32, definition: Definition<'a> },
     /// Puts it on sale.
     Publish { actor: Actor<'a> },
-    /// Takes it off sale.
+    /// Takes it off sale, and off its schedule.
     Unpublish { actor: Actor<'a> },
     /// Stops new purchases.
     Pause { actor: Actor<'a> },
@@ -34,8 +34,14 @@ pub enum Command<'a> {
     Reserve(Reserve<'a>),
     /// Marks a reservation as paid.
     Confirm { reservation: ReservationId, payment_no: &'a str },
-    /// Gives an unpaid reservation back. `owner` must match where given.
-    Restore { reservation: ReservationId, owner: Option<UserId>, reason: RestoreReason },
+    /// Gives an unpaid reservation back. `owner` must match where given; `actor` is the operator
+    /// where the reason is `Admin`, else [`Actor::NONE`].
+    Restore {
+        reservation: ReservationId,
+        owner: Option<UserId>,
+        reason: RestoreReason,
+        actor: Actor<'a>,
+    },
     /// Gives the next overdue unpaid reservation back, if there is one. The runtime repeats it.
     /// `serving_since_ms` is when the server became ready: see `EXPIRY_GRACE_MS_MAX`.
     Expire { serving_since_ms: u64 },

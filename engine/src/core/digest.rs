@@ -29,13 +29,13 @@ pub fn digest(shard: &Shard) -> u128 {
 
 fn activity_digest(id: ActivityId, activity: &Activity) -> u128 {
     let mut hash = Hash::of("activity");
-    let Activity { ordinal, version, figures, total, sold_before, flags, was_published, .. } =
+    let Activity { ordinal, version, figures, total, sold_before, flags, schedule_over, .. } =
         activity;
     let numbers =
         [ordinal.get(), *version, figures.available, figures.locked, figures.sold, *total];
     hash.numbers(&[id.get(), u64::from(*sold_before)]);
     hash.numbers(&numbers.map(u64::from));
-    hash.numbers(&[flags.on_sale, flags.paused, flags.drained, *was_published].map(u64::from));
+    hash.numbers(&[flags.on_sale, flags.paused, flags.drained, *schedule_over].map(u64::from));
     terms(&mut hash, activity);
 
     hash.numbers(&[activity.slots.len() as u64, activity.unpaid_from as u64]);

@@ -109,6 +109,25 @@ pub struct Actor<'a> {
     pub request_id: &'a str,
 }
 
+impl Actor<'_> {
+    /// No operator: the buyer did it, a back end, or time.
+    pub const NONE: Actor<'static> = Actor { name: "", request_id: "" };
+
+    /// Whether it is [`Actor::NONE`].
+    pub const fn is_none(&self) -> bool {
+        self.name.is_empty() && self.request_id.is_empty()
+    }
+
+    /// Whether a give-back for `reason` may name it: an operator's release must say whose it is,
+    /// and no other give-back may be put down to an operator.
+    pub const fn may_restore(&self, reason: RestoreReason) -> bool {
+        match reason {
+            RestoreReason::Admin => !self.name.is_empty(),
+            _ => self.is_none(),
+        }
+    }
+}
+
 /// What makes a decrease happen once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DecreaseKey<'a> {
@@ -147,7 +166,7 @@ pub enum Body<'a> {
     },
     /// It is on sale.
     Published { activity: ActivityId, actor: Actor<'a> },
-    /// It is off sale; reservations live on.
+    /// It is off sale and does not publish itself (any more); reservations live on.
     Unpublished { activity: ActivityId, actor: Actor<'a> },
     /// New purchases stop.
     Paused { activity: ActivityId, actor: Actor<'a> },
@@ -230,7 +249,7 @@ pub enum Body<'a> {
         payment_no: &'a str,
     },
 
-    /// Locked units were given back.
+    /// Locked units were given back. `actor` is the operator who released them, where one did.
     Restored {
         activity: ActivityId,
         reservation: ReservationId,
@@ -240,6 +259,7 @@ pub enum Body<'a> {
         version: u32,
         figures: Figures,
         reason: RestoreReason,
+        actor: Actor<'a>,
     },
 
     /// A refund of a paid order was asked for. Nothing moves yet.
@@ -272,11 +292,12 @@ pub enum Body<'a> {
 
     /// A sink could not make an order of a reservation.
     DeadLettered { activity: ActivityId, reservation: ReservationId, note: &'a str },
-    /// A dead letter was closed.
+    /// A dead letter was closed. `actor` is the operator who did it, where one did.
     DeadLetterResolved {
         activity: ActivityId,
         reservation: ReservationId,
         resolution: DeadLetterResolution,
+        actor: Actor<'a>,
     },
     /// A sink holds everything up to `lsn`. `shards` are the shards it moved in, each with the
     /// sequence it now covers: [`ShardMarks`] reads them. Reservations carry their sequence, so a

@@ -4,7 +4,7 @@
 //! encoded: a record that cannot be written must not have been applied.
 
 use super::command::Refusal;
-use super::event::{Actor, Definition};
+use super::event::{Actor, Definition, RestoreReason};
 use super::limits::{
     ACTOR_BYTES_MAX, ID_MAX, PAYMENT_NO_BYTES_MAX, PAYMENT_TTL_MS_MAX, PAYMENT_TTL_MS_MIN,
     REQUEST_ID_BYTES_MAX, TIME_MS_MAX, TITLE_BYTES_MAX, UNITS_MAX,
@@ -56,6 +56,12 @@ pub(super) const fn actor(actor: &Actor<'_>) -> Result<(), Refusal> {
         actor.request_id.len() <= REQUEST_ID_BYTES_MAX,
         "the request's id must be at most 64 bytes",
     )
+}
+
+/// Who gives a reservation back.
+pub(super) fn restorer(actor: &Actor<'_>, reason: RestoreReason) -> Result<(), Refusal> {
+    self::actor(actor)?;
+    bound(actor.may_restore(reason), "a release must name its operator, nothing else may")
 }
 
 /// The units of an activity that is made. One without any could not be told from a typing error;

@@ -33,6 +33,7 @@ pub(crate) const MUST_BE_SEEN: &[&str] = &[
     "restocked",
     "decreased",
     "switched",
+    "schedule ended",
     "nothing due",
     "invalid",
     "unknown activity",
@@ -84,7 +85,7 @@ fn definition(terms: &Terms) -> Definition<'_> {
         payment_ttl_ms: terms.payment_ttl_ms,
         late_payment: terms.late_payment,
         dead_letter: terms.dead_letter,
-        publish_at_ms: 0,
+        publish_at_ms: terms.publish_at_ms,
     }
 }
 
@@ -152,12 +153,14 @@ impl History {
                 };
                 self.call(*activity, &Command::Confirm { reservation, payment_no })
             }
-            Op::Restore { activity, ordinal, position, owner, reason } => {
+            Op::Restore { activity, ordinal, position, owner, reason, named } => {
                 let Some(reservation) = self.reservation(*activity, *ordinal, *position) else {
                     return Ok(());
                 };
                 let owner = owner.and_then(UserId::new);
-                self.call(*activity, &Command::Restore { reservation, owner, reason: *reason })
+                let actor = if *named { ACTOR } else { Actor::NONE };
+                let reason = *reason;
+                self.call(*activity, &Command::Restore { reservation, owner, reason, actor })
             }
             Op::Expire { activity } => self.expire(*activity),
             Op::Wait { ms } => {
@@ -227,7 +230,8 @@ impl History {
             let Some(reservation) = made else { return Ok(()) };
             let reason = engine::core::event::RestoreReason::Cancelled;
             let owner = UserId::new(user);
-            self.call(activity, &Command::Restore { reservation, owner, reason })?;
+            let actor = Actor::NONE;
+            self.call(activity, &Command::Restore { reservation, owner, reason, actor })?;
         }
         let mine = |slot: &&engine::core::reservation::Slot| slot.user().get() == user;
         let slots = self.shard.activity(id).map(|it| it.slots().iter().filter(mine).count());
@@ -254,6 +258,7 @@ impl History {
         self.see("commands");
         let id = ActivityId::new(activity).unwrap();
         let before = self.shard.applied_seq();
+        let scheduled = self.publish_due_ms(id).is_some();
         let outcome = decide(&self.shard, id, command, self.now_ms);
         let found = self.answer(id, &outcome);
         let expected = self.model.execute(id, command, self.now_ms);
@@ -263,8 +268,17 @@ impl History {
         prop_assert_eq!(events > 0, matches!(outcome, Outcome::Accepted { .. }));
         prop_assert!(events <= 2);
         prop_assert_eq!(self.shard.activity(id).map(|it| it.figures()), self.model.figures(id));
+        prop_assert_eq!(self.publish_due_ms(id), self.model.publish_due_ms(id));
+        if scheduled && matches!(command, Command::Unpublish { .. }) {
+            prop_assert_eq!(self.publish_due_ms(id), None);
+            self.see("schedule ended");
+        }
         self.note(command, &found, events);
         self.look_around()
+    }
+
+    fn publish_due_ms(&self, id: ActivityId) -> Option<u64> {
+        self.shard.activity(id)?.publish_due_ms()
     }
 
     /// What timers and lists rest on.

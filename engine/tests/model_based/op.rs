@@ -18,6 +18,7 @@ pub(crate) struct Terms {
     pub(crate) payment_ttl_ms: u64,
     pub(crate) late_payment: LatePayment,
     pub(crate) dead_letter: DeadLetterPolicy,
+    pub(crate) publish_at_ms: u64,
 }
 
 /// One step of a history.
@@ -94,6 +95,8 @@ pub(crate) enum Op {
         position: u32,
         owner: Option<u64>,
         reason: RestoreReason,
+        /// Whether an operator is named.
+        named: bool,
     },
     /// Gives back what is overdue, to the end.
     Expire {
@@ -183,6 +186,11 @@ fn terms() -> impl Strategy<Value = Terms> {
         prop::sample::select(LatePayment::ALL.to_vec()),
         prop::sample::select(DeadLetterPolicy::ALL.to_vec()),
         prop::sample::select(vec!["", "one", "\u{4e8c}"]),
+        prop_oneof![
+            40 => Just(0u64),
+            20 => instant(),
+            1 => prop::sample::select(vec![253_402_300_799_999, 253_402_300_800_000, u64::MAX]),
+        ],
     );
     (amounts, times, policies).prop_map(|(amounts, times, policies)| Terms {
         title: policies.2,
@@ -193,6 +201,7 @@ fn terms() -> impl Strategy<Value = Terms> {
         payment_ttl_ms: times.2,
         late_payment: policies.0,
         dead_letter: policies.1,
+        publish_at_ms: policies.3,
     })
 }
 
@@ -266,9 +275,12 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
             reservation(),
             prop::option::of(user()),
             prop::sample::select(RestoreReason::ALL.to_vec()),
+            prop::bool::weighted(0.1),
         )
-            .prop_map(|((activity, ordinal, position), owner, reason)| {
-                Op::Restore { activity, ordinal, position, owner, reason }
+            .prop_map(|((activity, ordinal, position), owner, reason, astray)| {
+                // Now and then a name is missing, or stands where none belongs.
+                let named = (reason == RestoreReason::Admin) != astray;
+                Op::Restore { activity, ordinal, position, owner, reason, named }
             }),
     ];
     let time = prop_oneof![

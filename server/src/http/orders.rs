@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::accounts::Address;
 use bridge::sql::queries::{Order, OrderStatus, Page};
-use engine::core::event::{RestoreReason, Status};
+use engine::core::event::{Actor, RestoreReason, Status};
 use engine::core::ids::ReservationId;
 use engine::{PublicStatus, ReservationView};
 use serde::{Deserialize, Serialize};
@@ -230,7 +230,8 @@ pub(super) async fn cancel(
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
     let id = reservation(app, &order_no)?;
-    let restored = app.engine.restore(id, Some(caller.user), RestoreReason::Cancelled)?;
+    let (owner, reason) = (Some(caller.user), RestoreReason::Cancelled);
+    let restored = app.engine.restore(id, owner, reason, Actor::NONE)?;
     let view = restored.durable().await?.map_err(|refusal| by_order(refusal.into()))?;
     json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
 }

@@ -70,6 +70,9 @@ pub enum ApplyError {
     /// It names another user or quantity than its reservation.
     #[error("the event does not fit reservation {0}")]
     Mismatch(ReservationId),
+    /// A give-back names an operator and is none's, or the other way round.
+    #[error("reservation {0} is given back in the wrong name")]
+    Actor(ReservationId),
     /// No such refund is open.
     #[error("reservation {0} has no such refund open")]
     Refund(ReservationId),

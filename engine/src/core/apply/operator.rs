@@ -40,9 +40,12 @@ pub(super) fn changed(
     match *body {
         Body::Published { .. } => {
             activity.flags.on_sale = true;
-            activity.was_published = true;
+            activity.schedule_over = true;
         }
-        Body::Unpublished { .. } => activity.flags.on_sale = false,
+        Body::Unpublished { .. } => {
+            activity.flags.on_sale = false;
+            activity.schedule_over = true;
+        }
         Body::Paused { .. } => activity.flags.paused = true,
         Body::Drained { .. } => activity.flags.drained = true,
         Body::Resumed { .. } => {

@@ -57,6 +57,11 @@ pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Resu
     if slot.user() != user || slot.quantity() != quantity {
         return Err(ApplyError::Mismatch(reservation));
     }
+    if let Body::Restored { reason, actor, .. } = body
+        && !actor.may_restore(*reason)
+    {
+        return Err(ApplyError::Actor(reservation));
+    }
     let status = slot.status();
     let allowed = match body {
         // A dead letter that was rolled back has no order to come back to.

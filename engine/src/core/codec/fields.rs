@@ -12,6 +12,7 @@ use super::super::limits::{
     REQUEST_ID_BYTES_MAX, SHARDS_MAX, TIME_MS_MAX, TITLE_BYTES_MAX, UNITS_MAX,
 };
 use super::reader::Reader;
+use super::texts::{Short, Text};
 
 /// A sort of field. `fits` holds the bounds that its type alone does not, and is asked on both
 /// sides: before `put` and after `take`.
@@ -212,70 +213,6 @@ macro_rules! coded {
 
 coded!(DeadLetterPolicy DeadLetterResolution Front LatePayment PaymentVerdict RestoreReason Status);
 
-/// A text whose bytes are counted in a byte.
-pub(super) struct Short<const MIN: usize, const MAX: usize>;
-
-impl<const MIN: usize, const MAX: usize> Field for Short<MIN, MAX> {
-    type Value<'a> = &'a str;
-
-    fn fits(value: &str) -> bool {
-        const { assert!(MAX <= u8::MAX as usize) };
-        (MIN..=MAX).contains(&value.len())
-    }
-
-    fn put(value: &str, out: &mut Vec<u8>) {
-        out.push(u8::try_from(value.len()).unwrap_or_else(|_| unreachable!("`fits` holds")));
-        out.extend_from_slice(value.as_bytes());
-    }
-
-    fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
-        let count = reader.u8()?;
-        str::from_utf8(reader.bytes(usize::from(count))?).ok()
-    }
-}
-
-/// A text whose bytes are counted in two bytes.
-pub(super) struct Text<const MIN: usize, const MAX: usize>;
-
-impl<const MIN: usize, const MAX: usize> Field for Text<MIN, MAX> {
-    type Value<'a> = &'a str;
-
-    fn fits(value: &str) -> bool {
-        MIN <= value.len() && Bytes::<MAX>::fits(value.as_bytes())
-    }
-
-    fn put(value: &str, out: &mut Vec<u8>) {
-        Bytes::<MAX>::put(value.as_bytes(), out);
-    }
-
-    fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
-        str::from_utf8(Bytes::<MAX>::take(reader)?).ok()
-    }
-}
-
-/// Bytes, counted in two bytes.
-pub(super) struct Bytes<const MAX: usize>;
-
-impl<const MAX: usize> Field for Bytes<MAX> {
-    type Value<'a> = &'a [u8];
-
-    fn fits(value: &[u8]) -> bool {
-        const { assert!(MAX <= u16::MAX as usize) };
-        value.len() <= MAX
-    }
-
-    fn put(value: &[u8], out: &mut Vec<u8>) {
-        let count = u16::try_from(value.len()).unwrap_or_else(|_| unreachable!("`fits` holds"));
-        out.extend_from_slice(&count.to_le_bytes());
-        out.extend_from_slice(value);
-    }
-
-    fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
-        let count = reader.u16()?;
-        reader.bytes(usize::from(count))
-    }
-}
-
 /// The key of a decrease: empty where an edit did it.
 pub(super) struct DecreaseOp;
 
@@ -326,6 +263,25 @@ impl Field for By {
             name: Short::<0, ACTOR_BYTES_MAX>::take(reader)?,
             request_id: Short::<0, REQUEST_ID_BYTES_MAX>::take(reader)?,
         })
+    }
+}
+
+/// Who did it, if an operator did. A request is somebody's: it does not stand without a name.
+pub(super) struct MaybeBy;
+
+impl Field for MaybeBy {
+    type Value<'a> = Actor<'a>;
+
+    fn fits(value: Actor<'_>) -> bool {
+        By::fits(value) && (value.is_none() || !value.name.is_empty())
+    }
+
+    fn put(value: Actor<'_>, out: &mut Vec<u8>) {
+        By::put(value, out);
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<Actor<'a>> {
+        By::take(reader)
     }
 }
 

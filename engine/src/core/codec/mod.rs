@@ -29,6 +29,7 @@
 //! | Bytes<MAX>            | 2 + n    | u16 length ..=MAX, then bytes                    |
 //! | DecreaseOp            | 1 + n    | as Short; empty: an edit did it                  |
 //! | By                    | 2 Shorts | the actor's name, its request's id               |
+//! | MaybeBy               | 2 Shorts | as By; no name, no request: no operator did it   |
 //! | Terms                 | ..       | an activity's definition, see `fields`           |
 //! | Marks                 | 2 + 10 n | u16 count, then (u16 shard, u64 sequence)        |
 //! ```
@@ -39,13 +40,15 @@
 
 mod fields;
 mod reader;
+mod texts;
 
 use self::fields::{
-    Activity, ActivityOrdinal, AnyReservation, Attempt, By, Bytes, Code, DecreaseOp, Field, Flag,
-    Marks, MaybeActivity, Money, Number, Quantity, Reservation, Short, Terms, Text, Time,
-    UnitFigures, Units, User, Version,
+    Activity, ActivityOrdinal, AnyReservation, Attempt, By, Code, DecreaseOp, Field, Flag, Marks,
+    MaybeActivity, MaybeBy, Money, Number, Quantity, Reservation, Terms, Time, UnitFigures, Units,
+    User, Version,
 };
 use self::reader::Reader;
+use self::texts::{Bytes, Short, Text};
 use super::event::{
     Body, DeadLetterResolution, Event, Front, PaymentVerdict, RestoreReason, Status,
 };
@@ -198,6 +201,7 @@ layout! {
     21 Restored {
         activity: Activity, reservation: AnyReservation, user: User, quantity: Quantity,
         held: Units, version: Version, figures: UnitFigures, reason: Code<RestoreReason>,
+        actor: MaybeBy,
     }
     22 RefundRequested {
         activity: Activity, reservation: AnyReservation, restock: Flag, free_limit: Flag,
@@ -214,6 +218,7 @@ layout! {
     32 DeadLettered { activity: Activity, reservation: AnyReservation, note: Note }
     33 DeadLetterResolved {
         activity: Activity, reservation: AnyReservation, resolution: Code<DeadLetterResolution>,
+        actor: MaybeBy,
     }
     34 SinkAdvanced { lsn: Number, sink: Name, shards: Marks }
 

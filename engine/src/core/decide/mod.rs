@@ -85,8 +85,8 @@ pub fn decide<'a>(
         Command::Confirm { reservation, payment_no } => {
             payment::confirm(shard, activity, reservation, payment_no)
         }
-        Command::Restore { reservation, owner, reason } => {
-            payment::restore(shard, activity, reservation, owner, reason)
+        Command::Restore { reservation, owner, reason, actor } => {
+            payment::restore(shard, activity, reservation, owner, (reason, actor))
         }
     };
     match decision {

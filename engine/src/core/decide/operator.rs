@@ -1,6 +1,6 @@
 //! What operators do: make, edit, switch, restock, decrease.
 
-use super::super::activity::{Activity, Flags};
+use super::super::activity::Activity;
 use super::super::command::{Answer, Refusal};
 use super::super::event::{Actor, Body, DecreaseKey, Definition, Figures};
 use super::super::ids::{ActivityId, Ordinal};
@@ -95,31 +95,32 @@ pub(super) fn edit<'a>(
 /// Puts it on sale. Units stay as they are, however often.
 pub(super) fn publish<'a>(shard: &Shard, id: ActivityId, actor: Actor<'a>) -> Decided<'a> {
     let body = Body::Published { activity: id, actor };
-    switch(shard, id, actor, body, |flags| flags.on_sale)
+    switch(shard, id, actor, body, |it| it.flags.on_sale)
 }
 
-/// Takes it off sale.
+/// Takes it off sale. Off sale already, but with a schedule to come, it is taken off that: what an
+/// operator has unpublished must not publish itself later.
 pub(super) fn unpublish<'a>(shard: &Shard, id: ActivityId, actor: Actor<'a>) -> Decided<'a> {
     let body = Body::Unpublished { activity: id, actor };
-    switch(shard, id, actor, body, |flags| !flags.on_sale)
+    switch(shard, id, actor, body, |it| !it.flags.on_sale && it.publish_due_ms().is_none())
 }
 
 /// Stops new purchases.
 pub(super) fn pause<'a>(shard: &Shard, id: ActivityId, actor: Actor<'a>) -> Decided<'a> {
     let body = Body::Paused { activity: id, actor };
-    switch(shard, id, actor, body, |flags| flags.paused)
+    switch(shard, id, actor, body, |it| it.flags.paused)
 }
 
 /// Lifts a pause and a drain.
 pub(super) fn resume<'a>(shard: &Shard, id: ActivityId, actor: Actor<'a>) -> Decided<'a> {
     let body = Body::Resumed { activity: id, actor };
-    switch(shard, id, actor, body, |flags| !flags.paused && !flags.drained)
+    switch(shard, id, actor, body, |it| !it.flags.paused && !it.flags.drained)
 }
 
 /// Stops new purchases for good.
 pub(super) fn drain<'a>(shard: &Shard, id: ActivityId, actor: Actor<'a>) -> Decided<'a> {
     let body = Body::Drained { activity: id, actor };
-    switch(shard, id, actor, body, |flags| flags.drained)
+    switch(shard, id, actor, body, |it| it.flags.drained)
 }
 
 /// Adds units, once per key.
@@ -195,11 +196,11 @@ fn switch<'a>(
     id: ActivityId,
     actor: Actor<'a>,
     body: Body<'a>,
-    stands: impl FnOnce(Flags) -> bool,
+    stands: impl FnOnce(&Activity) -> bool,
 ) -> Decided<'a> {
     validate::actor(&actor)?;
     let activity = find(shard, id)?;
-    if stands(activity.flags) { done(activity, id) } else { Ok(one(body)) }
+    if stands(activity) { done(activity, id) } else { Ok(one(body)) }
 }
 
 fn find(shard: &Shard, id: ActivityId) -> Result<&Activity, Refusal> {

@@ -2,7 +2,7 @@
 
 use super::super::activity::Activity;
 use super::super::command::{Answer, Refusal};
-use super::super::event::{Body, Event, Figures, Pool, RestoreReason, Status};
+use super::super::event::{Actor, Body, Event, Figures, Pool, RestoreReason, Status};
 use super::super::ids::{ActivityId, ReservationId, UserId};
 use super::super::reservation::Slot;
 use super::super::shard::Shard;
@@ -43,15 +43,16 @@ pub(super) fn restore<'a>(
     id: ActivityId,
     reservation: ReservationId,
     owner: Option<UserId>,
-    reason: RestoreReason,
+    (reason, actor): (RestoreReason, Actor<'a>),
 ) -> Result<Decision<'a>, Refusal> {
+    validate::restorer(&actor, reason)?;
     let (activity, slot) = find(shard, id, reservation)?;
     // Another user's reservation is as good as none: ids must not be a way to look around.
     if owner.is_some_and(|owner| owner != slot.user()) {
         return Err(Refusal::UnknownReservation);
     }
     match slot.status() {
-        Status::Reserved => Ok(one(restored(activity, id, reservation, slot, reason))),
+        Status::Reserved => Ok(one(restored(activity, id, reservation, slot, (reason, actor)))),
         Status::Confirmed => Err(Refusal::AlreadyPaid),
         Status::RolledBack(_) => done(activity, id, reservation),
     }
@@ -71,7 +72,8 @@ pub(super) fn expire<'a>(
         return Outcome::NothingDue(due_ms);
     };
     let Some(slot) = activity.slot(reservation) else { return Outcome::NothingDue(None) };
-    let body = restored(activity, id, reservation, slot, RestoreReason::Timeout);
+    let timeout = (RestoreReason::Timeout, Actor::NONE);
+    let body = restored(activity, id, reservation, slot, timeout);
     Outcome::Accepted { events: Events { first: Event { at_ms, body }, second: None } }
 }
 
@@ -99,7 +101,7 @@ fn restored<'a>(
     id: ActivityId,
     reservation: ReservationId,
     slot: &Slot,
-    reason: RestoreReason,
+    (reason, actor): (RestoreReason, Actor<'a>),
 ) -> Body<'a> {
     let held = activity.held(slot.user()).checked_sub(slot.quantity());
     Body::Restored {
@@ -111,6 +113,7 @@ fn restored<'a>(
         version: activity.version,
         figures: moved(activity, slot, Pool::Available),
         reason,
+        actor,
     }
 }
 

@@ -59,12 +59,16 @@ impl Model {
             Command::Edit { actor, version, total, definition } => {
                 self.edit(activity, actor, version, total, &definition, at_ms)
             }
-            Command::Publish { actor } => {
-                self.switch(activity, actor, |sale| !std::mem::replace(&mut sale.on_sale, true))
-            }
-            Command::Unpublish { actor } => {
-                self.switch(activity, actor, |sale| std::mem::take(&mut sale.on_sale))
-            }
+            Command::Publish { actor } => self.switch(activity, actor, |sale| {
+                sale.schedule_over = true;
+                !std::mem::replace(&mut sale.on_sale, true)
+            }),
+            Command::Unpublish { actor } => self.switch(activity, actor, |sale| {
+                let stops = sale.on_sale || sale.publish_due_ms().is_some();
+                sale.schedule_over |= stops;
+                sale.on_sale = false;
+                stops
+            }),
             Command::Pause { actor } => {
                 self.switch(activity, actor, |sale| !std::mem::replace(&mut sale.paused, true))
             }
@@ -84,8 +88,8 @@ impl Model {
             Command::Confirm { reservation, payment_no } => {
                 self.confirm(activity, reservation, payment_no, at_ms)
             }
-            Command::Restore { reservation, owner, reason } => {
-                self.restore(activity, reservation, owner, reason, at_ms)
+            Command::Restore { reservation, owner, reason, actor } => {
+                self.restore(activity, reservation, owner, (reason, actor), at_ms)
             }
             Command::Expire { serving_since_ms } => self.expire(activity, serving_since_ms, at_ms),
         };
@@ -95,6 +99,11 @@ impl Model {
     /// The units of an activity.
     pub fn figures(&self, activity: ActivityId) -> Option<Figures> {
         self.sales.get(&activity).map(Sale::figures)
+    }
+
+    /// When an activity wants to be published, if it still does.
+    pub fn publish_due_ms(&self, activity: ActivityId) -> Option<u64> {
+        self.sales.get(&activity)?.publish_due_ms()
     }
 
     /// Records that the log would hold by now.
@@ -131,6 +140,7 @@ impl Model {
             on_sale: false,
             paused: false,
             drained: false,
+            schedule_over: false,
             purchases: Vec::new(),
             operations: BTreeMap::new(),
         };
@@ -313,9 +323,10 @@ impl Model {
         id: ActivityId,
         reservation: ReservationId,
         owner: Option<UserId>,
-        reason: RestoreReason,
+        (reason, actor): (RestoreReason, Actor<'_>),
         at_ms: u64,
     ) -> Answered {
+        validate::restorer(&actor, reason)?;
         let sale = self.sale(id, Refusal::UnknownReservation)?;
         let index = sale.index(reservation)?;
         let purchase = sale.purchases.get(index).ok_or(Refusal::UnknownReservation)?;

@@ -31,6 +31,7 @@ pub(super) struct Sale {
     pub(super) on_sale: bool,
     pub(super) paused: bool,
     pub(super) drained: bool,
+    pub(super) schedule_over: bool,
     pub(super) purchases: Vec<Purchase>,
     /// By key: whether units were added, how many, and the answer.
     pub(super) operations: BTreeMap<String, (bool, u32, ActivityFigures)>,
@@ -49,6 +50,10 @@ impl Sale {
     pub(super) fn held(&self, user: UserId) -> u32 {
         let holds = |it: &&Purchase| !matches!(it.status, Status::RolledBack(_));
         self.purchases.iter().filter(|it| it.user == user).filter(holds).map(|it| it.quantity).sum()
+    }
+
+    pub(super) fn publish_due_ms(&self) -> Option<u64> {
+        Some(self.terms.publish_at_ms).filter(|at_ms| *at_ms > 0 && !self.schedule_over)
     }
 
     pub(super) fn answer(&self, activity: ActivityId) -> ActivityFigures {

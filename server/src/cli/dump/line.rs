@@ -75,12 +75,13 @@ fn show_body(body: &Body<'_>, out: &mut Fields) {
         PaymentRecorded { activity, payment_no, transaction, amount, verdict, body }
         Confirmed { activity, reservation, user, quantity, held, version, figures, payment_no }
         Reinstated { activity, reservation, user, quantity, held, version, figures, payment_no }
-        Restored { activity, reservation, user, quantity, held, version, figures, reason }
+        Restored { activity, reservation, user, quantity, held, version, figures, reason,
+            actor }
         RefundRequested { activity, actor, reservation, refund_no, restock, free_limit, note }
         RefundSettled { activity, reservation, user, held, version, figures, refund_no }
         RefundFailed { activity, reservation, refund_no, note }
         DeadLettered { activity, reservation, note }
-        DeadLetterResolved { activity, reservation, resolution }
+        DeadLetterResolved { activity, reservation, resolution, actor }
         SinkAdvanced { sink, lsn as "sink_lsn", shards }
         ActivityAdopted { activity, ordinal, version, figures, on_sale, definition }
         ReservationAdopted { activity, reservation, old_id, order_no, status, user, quantity,
@@ -149,7 +150,10 @@ show_as! {
         Self::Late => "late",
         Self::Failed => "failed",
     };
-    Actor<'_>, self => json!({ "name": self.name, "request_id": self.request_id });
+    Actor<'_>, self => match *self {
+        Self::NONE => Value::Null,
+        Self { name, request_id } => json!({ "name": name, "request_id": request_id }),
+    };
     DecreaseKey<'_>, self => match self {
         Self::Caller(op) => json!(op),
         Self::Edit => Value::Null,

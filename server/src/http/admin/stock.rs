@@ -57,11 +57,14 @@ pub(super) async fn decrease(
 /// `POST /api/admin/reservations/{id}/release`: gives an unpaid reservation back.
 pub(super) async fn release(
     State(shared): State<Arc<Shared>>,
-    _: Admin,
+    admin: Admin,
+    request_id: RequestId,
     segment: Segment,
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
     let id = segment.reservation()?;
-    let view = app.engine.restore(id, None, RestoreReason::Admin)?.durable().await??;
+    let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
+    let restored = app.engine.restore(id, None, RestoreReason::Admin, actor);
+    let view = restored?.durable().await??;
     json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
 }
