@@ -123,7 +123,7 @@ local DELTA = integer('delta', 1, UNITS_MAX)
 local RESERVATION = integer('reservation_id', 1, ID_MAX)
 local NOW = integer('now_ms', 0, TIME_MS_MAX)
 
--- The fields of an activity's hash that are numbers, which is all but the operations.
+-- The fields of an activity's hash, the operations aside, in the order in which they are read.
 local FIELDS = {
   'ordinal', 'order_prefix', 'sku', 'price', 'limit', 'start_ms', 'end_ms', 'available',
   'locked', 'sold', 'on_sale', 'paused', 'reservations', 'operations',
@@ -131,7 +131,8 @@ local FIELDS = {
 
 -- Activities ------------------------------------------------------------------------------------
 
--- The activity, or nil. `at` is its id as text.
+-- The activity, or nil. `at` is its id as text. Written out field by field, in the order of FIELDS:
+-- every call begins here, and a table that grows while it is filled is rehashed five times.
 local function find_activity(id)
   local at = dec(id)
   local key = 'sluice:a:' .. at
@@ -139,22 +140,34 @@ local function find_activity(id)
   if not values[1] then
     return nil
   end
-  local activity = { at = at, key = key }
-  for index, field in ipairs(FIELDS) do
-    activity[field] = tonumber(values[index])
-  end
-  activity.total = activity.available + activity.locked + activity.sold
-  activity.private_until = dec(activity.end_ms + PRIVATE_MS)
-  activity.public_until = dec(activity.end_ms + PUBLIC_MS)
-  return activity
+  return {
+    at = at, key = key, ordinal = tonumber(values[1]), order_prefix = values[2],
+    sku = tonumber(values[3]), price = tonumber(values[4]), limit = tonumber(values[5]),
+    start_ms = tonumber(values[6]), end_ms = tonumber(values[7]),
+    available = tonumber(values[8]), locked = tonumber(values[9]), sold = tonumber(values[10]),
+    on_sale = tonumber(values[11]), paused = tonumber(values[12]),
+    reservations = tonumber(values[13]), operations = tonumber(values[14]),
+  }
+end
+
+local function private_until(activity)
+  return dec(activity.end_ms + PRIVATE_MS)
+end
+
+local function public_until(activity)
+  return dec(activity.end_ms + PUBLIC_MS)
+end
+
+local function total(activity)
+  return activity.available + activity.locked + activity.sold
 end
 
 local function write_stock(activity)
   local stock = dec(activity.available)
-  redis.call('SET', 'flashsale:stock:' .. activity.at, stock, 'PXAT', activity.public_until)
+  redis.call('SET', 'flashsale:stock:' .. activity.at, stock, 'PXAT', public_until(activity))
 end
 
-local function warm(id, _, sku, price, total, limit, start_ms, end_ms)
+local function warm(id, _, sku, price, units, limit, start_ms, end_ms)
   if start_ms > end_ms then
     return invalid('start_ms must not be after end_ms')
   end
@@ -172,7 +185,7 @@ local function warm(id, _, sku, price, total, limit, start_ms, end_ms)
   end
   local activity = {
     ordinal = ordinal, order_prefix = prefix, sku = sku, price = price, limit = limit,
-    start_ms = start_ms, end_ms = end_ms, available = total, locked = 0, sold = 0,
+    start_ms = start_ms, end_ms = end_ms, available = units, locked = 0, sold = 0,
     on_sale = 0, paused = 0, reservations = 0, operations = 0,
   }
   local fields = {}
@@ -181,10 +194,9 @@ local function warm(id, _, sku, price, total, limit, start_ms, end_ms)
     fields[#fields + 1] = dec(activity[field])
   end
   activity.at = dec(id)
-  activity.public_until = dec(end_ms + PUBLIC_MS)
   redis.call('HSET', 'sluice:meta', 'next_ordinal', dec(ordinal + 1), 'order_prefix', dec(prefix))
   redis.call('HSET', 'sluice:a:' .. activity.at, unpack(fields))
-  redis.call('PEXPIREAT', 'sluice:a:' .. activity.at, dec(end_ms + PRIVATE_MS))
+  redis.call('PEXPIREAT', 'sluice:a:' .. activity.at, private_until(activity))
   write_stock(activity)
   return 1
 end
@@ -230,7 +242,7 @@ local function change_total(kind, sign)
     if sign < 0 and activity.available < delta then
       return invalid('the total would fall below what is reserved and sold')
     end
-    if activity.total + sign * delta > UNITS_MAX then
+    if total(activity) + sign * delta > UNITS_MAX then
       return invalid('delta would raise the total above ' .. UNITS_MAX)
     end
     activity.available = activity.available + sign * delta
@@ -250,13 +262,13 @@ local function user_key(activity, user)
 end
 
 local function order_no(activity, reservation_id)
-  return dec(activity.order_prefix) .. string.format('%017.0f', reservation_id)
+  return activity.order_prefix .. string.format('%017.0f', reservation_id)
 end
 
 local function write_reservation(activity, it)
   local value = string.format('%s %s %.0f %.0f %.0f ', it.status, activity.at, it.user,
     it.quantity, it.created_ms) .. it.payment_no
-  redis.call('SET', 'sluice:r:' .. dec(it.id), value, 'PXAT', activity.private_until)
+  redis.call('SET', 'sluice:r:' .. dec(it.id), value, 'PXAT', private_until(activity))
 end
 
 -- The reservation, or nil where the activity has none with that id.
@@ -281,7 +293,7 @@ local function write_held(activity, user, held)
   if held == 0 then
     redis.call('DEL', key)
   else
-    redis.call('SET', key, dec(held), 'PXAT', activity.public_until)
+    redis.call('SET', key, dec(held), 'PXAT', public_until(activity))
   end
 end
 
@@ -346,7 +358,7 @@ local function reserve(id, now_ms, user, request_id, quantity)
   redis.call('HSET', requests, 'held', dec(held), 'count', dec(count + 1),
     request, token .. ' ' .. dec(quantity))
   if count == 0 then
-    redis.call('PEXPIREAT', requests, activity.private_until)
+    redis.call('PEXPIREAT', requests, private_until(activity))
   end
   write_stock(activity)
   write_held(activity, user, held)
@@ -425,8 +437,8 @@ local function show(id)
   if not activity then
     return { map = {} }
   end
-  local map = { id = id }
-  for _, field in ipairs({ 'sku', 'price', 'total', 'available', 'locked', 'sold', 'limit',
+  local map = { id = id, total = total(activity) }
+  for _, field in ipairs({ 'sku', 'price', 'available', 'locked', 'sold', 'limit',
     'start_ms', 'end_ms', 'on_sale', 'paused' }) do
     map[field] = activity[field]
   end

@@ -204,3 +204,17 @@ fn a_private_key_of_another_type_stops_a_call_before_it_writes() {
     assert_eq!(server.say("sluice_activity 30001").field("available"), &Reply::Integer(10));
     assert_eq!(server.value("flashsale:stock:30001").unwrap(), "10");
 }
+
+#[test]
+fn a_full_server_refuses_a_call_whole() {
+    let mut server = Server::start();
+    server.say("sluice_warm 30001 20001 9900 10 2 1000 253402300799999");
+    server.say("sluice_publish 30001");
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let refused = server.say("sluice_reserve 30001 7 order-1 1");
+    assert_eq!(refused, Reply::error("OOM"));
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    assert_eq!(server.say("sluice_activity 30001").field("available"), &Reply::Integer(10));
+    let bought = server.say("sluice_reserve 30001 7 order-1 1");
+    assert_eq!(bought, Reply::purchase(1, 4_294_967_297, "100000004294967297", 9));
+}
