@@ -98,7 +98,7 @@ local function integer(name, min, max)
   end
   return { name = name, bounds = bounds, read = function(text)
     local digits = string.match(text, '^0*(%d+)$')
-    local number = digits and #digits <= 16 and tonumber(digits)
+    local number = digits and tonumber(digits)
     if number and number >= min and number <= max then
       return number
     end

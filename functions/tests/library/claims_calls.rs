@@ -227,6 +227,19 @@ fn a_total_cannot_fall_below_what_is_reserved_nor_rise_above_a_signed_column() {
 }
 
 #[test]
+fn an_activity_takes_no_more_operations_and_reservations_than_the_engine_would() {
+    let mut server = on_sale();
+    server.command(&["HSET", "sluice:a:30001", "operations", "65535"]);
+    server.says("sluice_restock 30001 op-1 1", 11);
+    server.refuses("sluice_restock 30001 op-2 1");
+    server.says("sluice_restock 30001 op-1 1", 11);
+    server.command(&["HSET", "sluice:a:30001", "reservations", "4294967294"]);
+    let last = Reply::purchase(1, 8_589_934_591, "100000008589934591", 10);
+    assert_eq!(server.say("sluice_reserve 30001 7 order-1 1"), last);
+    server.turns_away("7 order-2 1", -2, 10);
+}
+
+#[test]
 fn a_reservation_is_shown_with_everything_that_was_frozen_at_acceptance() {
     let mut server = on_sale();
     server.sells("0007 order-1 2 5000", 1, 8);
