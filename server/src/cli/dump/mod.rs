@@ -1,7 +1,7 @@
 //! `sluice dump`: the log's records as JSON lines.
 //!
 //! Reads only, works beside a running server, and never shows a record that a crash could still
-//! take back. [`line`] turns one record into its line.
+//! take back. [`mod@line`] turns one record into its line.
 
 mod line;
 
