@@ -1,9 +1,10 @@
-//! How many orders a second reach SQLite, from a log in memory: `cargo run --release -p bridge
-//! --example orders_per_second -- [ORDERS] [RECORDS_A_BATCH]`.
+//! How many orders a second reach a database, from a log in memory: `cargo run --release -p bridge
+//! --example orders_per_second -- [ORDERS] [RECORDS_A_BATCH] [URL]`. Without a URL, SQLite in a
+//! temporary directory; with one, an empty database of a MySQL or MariaDB.
 //!
 //! Each order is a row in `orders`, `order_items`, `flashsale_pre_deductions` and `stock_flows`;
-//! every batch is one durable transaction (`synchronous = FULL`). The second pass gives all of
-//! them back, as a mass time-out does.
+//! every batch is one transaction, as durable as the database is set up (SQLite: `synchronous =
+//! FULL`). The second pass gives all of them back, as a mass time-out does.
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
 
 #[path = "../tests/support/mod.rs"]
@@ -12,13 +13,11 @@ mod support;
 use std::time::Instant;
 
 use bridge::follow::{Follower, Step};
-use bridge::sql::schema::prepare_sqlite;
-use bridge::sql::sqlite::{SqliteStore, connect_options};
+use bridge::sql::database::{Database, DatabaseStore};
 use engine::core::event::{Actor, Body, Event, Figures, Front, RestoreReason};
 use engine::core::ids::{Ordinal, Position, ReservationId, UserId};
 
 use support::MemoryHost;
-use support::faults::url;
 use support::history::{ACTOR, DEFINITION, activity_id};
 
 /// Records in a frame of the log under load.
@@ -34,19 +33,20 @@ fn reserved(position: u32, total: u32) -> (ReservationId, UserId, Figures) {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let mut arguments = std::env::args().skip(1).map(|text| text.parse::<u32>().unwrap());
-    let orders = arguments.next().unwrap_or(100_000);
-    let records_max = arguments.next().unwrap_or(2_000) as usize;
+    let mut arguments = std::env::args().skip(1);
+    let mut number =
+        |default| arguments.next().map_or(default, |text| text.parse::<u32>().unwrap());
+    let (orders, records_max) = (number(100_000), number(2_000) as usize);
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("orders.db");
-    let options = connect_options(&url(&path)).unwrap();
-    prepare_sqlite(&options).await.unwrap();
+    let sqlite = || format!("sqlite:{}", directory.path().join("orders.db").display());
+    let database = Database::at(&arguments.next().unwrap_or_else(sqlite)).unwrap();
+    database.prepare().await.unwrap();
     let host = MemoryHost::new();
     let activity = activity_id(0);
     let (ordinal, definition, total) = (Ordinal::new(1).unwrap(), DEFINITION, orders);
     let body = Body::ActivityCreated { activity, actor: ACTOR, ordinal, total, definition };
     host.append(&[(0, 1, Event { at_ms: 1, body })]);
-    let follower = Follower::meet(&host, SqliteStore::new(options)).await.unwrap();
+    let follower = Follower::meet(&host, database.store()).await.unwrap();
     let mut follower = follower.with_records_max(records_max);
     follower.step().await.unwrap();
 
@@ -100,7 +100,7 @@ fn append<'a>(host: &MemoryHost, count: u32, body: impl Fn(u32, &'static str) ->
     }
 }
 
-async fn measure(follower: &mut Follower<'_, MemoryHost, SqliteStore>, what: &str, count: u32) {
+async fn measure(follower: &mut Follower<'_, MemoryHost, DatabaseStore>, what: &str, count: u32) {
     let started = Instant::now();
     let mut batches = 0;
     while follower.step().await.unwrap() != Step::CaughtUp {

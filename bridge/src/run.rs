@@ -9,7 +9,6 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sqlx::sqlite::SqliteConnectOptions;
 use tokio::sync::watch;
 use wal::Lsn;
 
@@ -17,8 +16,8 @@ use crate::backoff::Backoff;
 use crate::follow::{FollowError, Follower, Step};
 use crate::host::Host;
 use crate::lag::{Cause, Lag, State, Status};
-use crate::sql::schema::{self, SchemaError};
-use crate::sql::sqlite::{SqliteStore, UrlError, connect_options};
+use crate::sql::database::{Database, UrlError};
+use crate::sql::schema::SchemaError;
 
 /// How long the thread waits for the log before it looks whether it shall stop.
 const IDLE_WAIT: Duration = Duration::from_millis(50);
@@ -36,7 +35,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// What a bridge is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where orders go: `sqlite:<path>`.
+    /// Where orders go: `sqlite:<path>` or `mysql://<user>@<host>/<database>`.
     pub database_url: String,
 }
 
@@ -145,9 +144,9 @@ impl BridgeHandle {
 /// Where the database can't even be named or there is no thread. A database that does not answer
 /// is no error: the state says so, and it is asked again.
 pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, StartError> {
-    let database = connect_options(&options.database_url)?;
+    let database = Database::at(&options.database_url)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
+        .enable_all()
         .build()
         .map_err(StartError::Thread)?;
     let lag = Arc::new(Lag::new());
@@ -208,7 +207,7 @@ impl SessionError {
 
 struct Runner<'h, H> {
     host: &'h H,
-    database: SqliteConnectOptions,
+    database: Database,
     lag: &'h Lag,
     stopped: watch::Receiver<Option<Stop>>,
 }
@@ -236,9 +235,8 @@ impl<H: Host> Runner<'_, H> {
 
     /// Meets the sink and follows the log until told to stop.
     async fn session(&mut self, backoff: &mut Backoff) -> Result<(), SessionError> {
-        schema::prepare_sqlite(&self.database).await?;
-        let store = SqliteStore::new(self.database.clone());
-        let mut follower = Follower::meet(self.host, store).await?;
+        self.database.prepare().await?;
+        let mut follower = Follower::meet(self.host, self.database.store()).await?;
         self.lag.applied(follower.position());
         self.lag.set(State::Running);
         loop {

@@ -14,7 +14,6 @@ use engine::core::event::{Actor, Definition, Front, RestoreReason};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
 use engine::{Engine, EngineOptions, PublicStatus};
 
-use support::faults::url;
 use support::history::{ACTOR, DEFINITION, activity_id};
 
 /// Long enough for any machine; nothing waits as long where all is well.
@@ -28,6 +27,10 @@ fn open(directory: &Path) -> Engine {
     options.accept_file_system = true;
     let (engine, _) = Engine::open(options).unwrap();
     engine
+}
+
+fn url(path: &Path) -> String {
+    format!("sqlite:{}", path.display())
 }
 
 fn bridge(engine: &Engine, database: &Path) -> BridgeHandle {

@@ -3,22 +3,24 @@
 
 mod support;
 
-use std::path::Path;
-
 use bridge::follow::{Follower, Step};
 use bridge::sql::accounts::{Accounts, Address, Existing, NewUser, Role, Sku};
 use bridge::sql::queries::{OrderStatus, Page, Queries};
-use bridge::sql::schema::prepare_sqlite;
-use bridge::sql::sqlite::{SqliteStore, connect_options};
 use bridge::sql::store::StoreError;
 use engine::core::command::{Command, Reserve};
 use engine::core::event::{Actor, Front, RestoreReason};
 use engine::core::ids::{SkuId, UserId};
 use engine::core::request::RequestHasher;
 
-use support::faults::url;
 use support::history::{DEFINITION, History, activity_id};
+use support::place::Place;
 use support::{HASH_KEY, MemoryHost};
+
+on_each_database!(
+    hostile_texts_come_back_as_they_went_in_and_stay_different,
+    orders_are_listed_newest_first_by_status_and_page_and_counted,
+    the_catalogue_takes_new_titles_and_accounts_are_made_once,
+);
 
 /// Texts that look alike, break quoting, end strings early or need four bytes.
 const HOSTILE: [&str; 12] = [
@@ -40,10 +42,8 @@ fn user(id: u64) -> UserId {
     UserId::new(id).unwrap()
 }
 
-async fn catch_up(host: &MemoryHost, path: &Path) {
-    let options = connect_options(&url(path)).unwrap();
-    prepare_sqlite(&options).await.unwrap();
-    let mut follower = Follower::meet(host, SqliteStore::new(options)).await.unwrap();
+async fn catch_up(host: &MemoryHost, place: &Place) {
+    let mut follower = Follower::meet(host, place.database().store()).await.unwrap();
     while follower.step().await.unwrap() != Step::CaughtUp {}
 }
 
@@ -71,14 +71,11 @@ fn new_user(id: u64, username: &str, default_address: Option<Address>) -> NewUse
     NewUser { id: user(id), username, password_hash, role: Role::User, default_address }
 }
 
-#[tokio::test]
-async fn hostile_texts_come_back_as_they_went_in_and_stay_different() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("orders.db");
+async fn hostile_texts_come_back_as_they_went_in_and_stay_different(place: Place) {
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 1);
-    catch_up(&host, &path).await;
-    let accounts = Accounts::open(&url(&path)).unwrap();
+    catch_up(&host, &place).await;
+    let accounts = Accounts::open(&place.url()).unwrap();
     let users: Vec<_> =
         (1..).zip(HOSTILE).map(|(id, text)| new_user(id, text, Some(address(text)))).collect();
     assert_eq!(accounts.create_users(&users, Existing::Refuse, 5).await.unwrap(), HOSTILE.len());
@@ -91,9 +88,9 @@ async fn hostile_texts_come_back_as_they_went_in_and_stay_different() {
     }
     history.end_frame();
     assert_eq!(history.reservations.len(), HOSTILE.len() + 3);
-    catch_up(&host, &path).await;
+    catch_up(&host, &place).await;
 
-    let queries = Queries::open(&url(&path)).unwrap();
+    let queries = Queries::open(&place.url()).unwrap();
     for (buyer, text) in (1..).zip(HOSTILE) {
         let page = Page { number: 1, size: 10 };
         let orders = queries.orders_of(user(buyer), None, page).await.unwrap();
@@ -106,10 +103,7 @@ async fn hostile_texts_come_back_as_they_went_in_and_stay_different() {
     assert_eq!(without.orders[0].address, None);
 }
 
-#[tokio::test]
-async fn orders_are_listed_newest_first_by_status_and_page_and_counted() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("orders.db");
+async fn orders_are_listed_newest_first_by_status_and_page_and_counted(place: Place) {
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 1);
     for request in ["1", "2", "3"] {
@@ -121,9 +115,9 @@ async fn orders_are_listed_newest_first_by_status_and_page_and_counted() {
     let (reason, actor) = (RestoreReason::Cancelled, Actor::NONE);
     history.command(0, Command::Restore { reservation: cancelled, owner: None, reason, actor });
     history.end_frame();
-    catch_up(&host, &path).await;
+    catch_up(&host, &place).await;
 
-    let queries = Queries::open(&url(&path)).unwrap();
+    let queries = Queries::open(&place.url()).unwrap();
     queries.ping().await.unwrap();
     let all = queries.orders_of(user(9), None, Page { number: 1, size: 2 }).await.unwrap();
     let second = queries.orders_of(user(9), None, Page { number: 2, size: 2 }).await.unwrap();
@@ -150,14 +144,11 @@ async fn orders_are_listed_newest_first_by_status_and_page_and_counted() {
     assert_eq!(counts, expected);
 }
 
-#[tokio::test]
-async fn the_catalogue_takes_new_titles_and_accounts_are_made_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("orders.db");
+async fn the_catalogue_takes_new_titles_and_accounts_are_made_once(place: Place) {
     let host = MemoryHost::new();
-    catch_up(&host, &path).await;
-    let accounts = Accounts::open(&url(&path)).unwrap();
-    let queries = Queries::open(&url(&path)).unwrap();
+    catch_up(&host, &place).await;
+    let accounts = Accounts::open(&place.url()).unwrap();
+    let queries = Queries::open(&place.url()).unwrap();
     let sku = |id, title: &str, price| {
         let (id, title) = (SkuId::new(id).unwrap(), title.to_owned());
         Sku { id, title, price }

@@ -3,20 +3,30 @@
 //! A file that was ever released is never edited: a change is a new file. One schema serves every
 //! dialect; what differs is how a type is written:
 //!
-//! | meaning | SQLite |
-//! |---|---|
-//! | id, quantity, money in the smallest unit | `INTEGER` (ids stay below 2^53) |
-//! | instant | `INTEGER`, Unix milliseconds, UTC: exact, sortable, free of time zones |
-//! | yes or no | `INTEGER`, 0 or 1 |
-//! | text that people read | `TEXT`, compared byte by byte (SQLite's `BINARY` collation) |
-//! | bytes that a client chose, hashes, log ids | `BLOB` |
+//! | meaning | SQLite | MySQL, MariaDB |
+//! |---|---|---|
+//! | id | `INTEGER` (ids stay below 2^53) | `BIGINT UNSIGNED` |
+//! | quantity, money in the smallest unit | `INTEGER` | `BIGINT` |
+//! | instant: Unix milliseconds, UTC, exact, sortable | `INTEGER` | `BIGINT` |
+//! | yes or no: 0 or 1 | `INTEGER` | `TINYINT` |
+//! | text that people read | `TEXT` (`BINARY` collation) | `VARCHAR`, `utf8mb4_bin` |
+//! | text in a key that somebody else chose | `TEXT` | `VARBINARY`, UTF-8 |
+//! | request ids, hashes, log ids | `BLOB` | `VARBINARY` |
 //!
-//! Tables are `STRICT`: a value of another type is refused, never converted.
+//! SQLite's tables are `STRICT`: a value of another type is refused, never converted. On MySQL a
+//! connection's `sql_mode` does the same. The one binary collation of utf8mb4 that MySQL and
+//! MariaDB share takes `a` and `a ` for equal, so keys chosen elsewhere are kept as bytes there.
+//!
+//! DDL commits by itself on MySQL: there a file is one statement, which may run again after a
+//! crash in its middle.
 
 use sqlx::migrate::Migrator;
 
 /// The schema for SQLite.
 pub static SQLITE: Migrator = sqlx::migrate!("./sqlite");
+
+/// The schema for MySQL and MariaDB. Run it without sqlx's own lock, which MariaDB does not grant.
+pub static MYSQL: Migrator = sqlx::migrate!("./mysql");
 
 /// Every table that the schema makes, beside the migrator's own.
 pub const TABLES: &[&str] = &[

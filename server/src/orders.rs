@@ -12,8 +12,8 @@ use std::time::Duration;
 use bridge::host::Busy;
 use bridge::lag::{Cause, State, Status};
 use bridge::sql::accounts::Accounts;
+use bridge::sql::database::{UrlError, without_secrets};
 use bridge::sql::queries::Queries;
-use bridge::sql::sqlite::UrlError;
 use bridge::tail::{Batch, Entry, EventSource, FrameEnd, SeekError, Unreadable};
 use bridge::{BridgeHandle, Drained, Host, StartError, Watcher};
 use engine::Engine;
@@ -26,6 +26,10 @@ use crate::config::Settings;
 /// For the bridge to deliver what is durable when the server stops. What it doesn't, the next
 /// start does.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long a start waits for a database that may have a fork to show. One that answers later is
+/// judged then.
+const CONTACT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What keeps orders from being written. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -43,7 +47,7 @@ pub(crate) enum OrdersError {
     /// The database is not one that this binary may write to.
     #[error("{database}: {why}")]
     Schema {
-        /// Its URL.
+        /// Its URL, without what may be secret.
         database: String,
         /// Why, and what to do.
         why: String,
@@ -81,7 +85,8 @@ fn database_url(settings: &Settings) -> String {
 /// The files that the database may keep in the data directory, which refuses strangers.
 pub(crate) fn companions(settings: &Settings) -> Vec<String> {
     let url = database_url(settings);
-    let path = url.trim_start_matches("sqlite:").trim_start_matches("//");
+    let Some(path) = url.strip_prefix("sqlite:") else { return Vec::new() };
+    let path = path.trim_start_matches("//");
     let path = path.split('?').next().unwrap_or_default();
     let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
     ["", "-wal", "-shm", "-journal"].iter().map(|suffix| format!("{name}{suffix}")).collect()
@@ -101,10 +106,11 @@ impl Orders {
         let host = Arc::new(LogHost(engine.clone()));
         let bridge = bridge::start(host, &bridge::Options { database_url: database_url.clone() })?;
         let watcher = bridge.watcher();
-        match watcher.first_contact().await {
+        let contact = tokio::time::timeout(CONTACT_TIMEOUT, watcher.first_contact()).await;
+        match contact.unwrap_or(State::Starting) {
             State::Halted { why, cause: Cause::Fork } => Err(OrdersError::Fork(why)),
             State::Halted { why, cause: Cause::Schema } => {
-                Err(OrdersError::Schema { database: database_url, why })
+                Err(OrdersError::Schema { database: without_secrets(&database_url), why })
             }
             _ => Ok(Self { queries, accounts, watcher, bridge: Mutex::new(Some(bridge)) }),
         }

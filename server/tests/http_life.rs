@@ -138,7 +138,7 @@ fn a_configuration_that_can_not_be_meant_is_refused_with_2_and_one_line() {
         (vec!["--resp-listen", "127.0.0.1:6379"], vec![], "not supported by this version"),
         (vec!["--redis", "redis://127.0.0.1"], vec![], "not supported by this version"),
         (vec!["--legacy-database", "mysql://x"], vec![], "not supported by this version"),
-        (vec!["--database", "mysql://u:pw@h/x"], vec![], "not supported by this version"),
+        (vec!["--database", "postgres://u:pw@h/x"], vec![], "not supported by this version"),
         (vec!["--test-clock"], vec![], "not supported by this version"),
         (vec!["--config", "/nonexistent.toml"], vec![], "/nonexistent.toml"),
         (vec!["--config", unknown], vec![], "htpp"),

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use engine::core::ids::{SkuId, UserId};
 use tokio::sync::Mutex;
 
-use super::sqlite::{SqliteStore, UrlError, connect_options};
+use super::database::{Database, DatabaseStore, UrlError};
 use super::store::{Lookup, Rows, Store as _, StoreError, Table, Transaction, Value};
 
 static SKUS: Table = Table {
@@ -113,8 +113,8 @@ pub enum Existing {
 /// Writes the catalogue and accounts.
 #[derive(Debug)]
 pub struct Accounts {
-    /// One writer: SQLite has room for no more.
-    store: Mutex<SqliteStore>,
+    /// One writer: SQLite has room for no more, and accounts need no more.
+    store: Mutex<DatabaseStore>,
 }
 
 impl Accounts {
@@ -123,7 +123,7 @@ impl Accounts {
     /// # Errors
     /// Where the URL can't be used.
     pub fn open(url: &str) -> Result<Self, UrlError> {
-        Ok(Self { store: Mutex::new(SqliteStore::new(connect_options(url)?)) })
+        Ok(Self { store: Mutex::new(Database::at(url)?.store()) })
     }
 
     /// Adds units to the catalogue, or gives those that exist their new title and price.

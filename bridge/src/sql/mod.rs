@@ -8,20 +8,24 @@
 //! ```
 //!
 //! [`sink`] drives; `fold` and the tables beside it are free of any dialect; [`store`] is the
-//! seam to the database and [`sqlite`] one implementation of it. [`queries`] and [`accounts`] are
-//! what the server reads and writes there.
+//! seam to the database, [`sqlite`] and [`mysql`] implement it, [`database`] is either of them as a
+//! URL names it. [`queries`] and [`accounts`] are what the server reads and writes there.
 
 pub mod accounts;
 mod activities;
 mod audit;
+mod chunks;
+pub mod database;
 mod dead_letters;
 mod fault;
 mod flows;
 mod fold;
+pub mod mysql;
 mod needs;
 mod orders;
 mod payments;
 pub mod queries;
+pub mod readers;
 mod refunds;
 mod reservations;
 pub mod schema;

@@ -1,23 +1,20 @@
 //! What the server asks the database. Reads see committed rows and never wait for a writer.
 
-use std::time::Duration;
-
 use engine::core::ids::{ActivityId, SkuId, UserId};
-use sqlx::query_builder::QueryBuilder;
-use sqlx::sqlite::{Sqlite, SqlitePool, SqlitePoolOptions, SqliteRow};
-use sqlx::{FromRow, Row as _};
 
 use super::accounts::{Address, Sku};
-use super::sqlite::{UrlError, connect_options};
-
-/// Readers at one time: SQLite reads in this process, more would only fight for the cores.
-const READERS_MAX: u32 = 4;
-
-/// How long a reader waits for its turn before the caller is told that the database is busy.
-const READER_WAIT_MAX: Duration = Duration::from_secs(5);
+use super::chunks::placeholders;
+use super::database::{Database, UrlError};
+use super::readers::{Readers, Snapshot};
+use super::store::{Record, StoreError, Value};
 
 /// SKUs in one look-up; a larger list is read in several.
 const IDS_PER_QUERY: usize = 500;
+
+/// What [`order`] reads.
+const ORDER_COLUMNS: &str = "order_no, user_id, status, activity_id, purchase_slot, total_amount, \
+     pay_amount, payment_no, paid_at, cancelled_at, expire_at, created_at, updated_at, \
+     receiver, phone, province, city, district, detail";
 
 /// Where an order is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -137,7 +134,7 @@ pub struct Page {
 /// Reads the database.
 #[derive(Clone, Debug)]
 pub struct Queries {
-    pool: SqlitePool,
+    readers: Readers,
 }
 
 impl Queries {
@@ -146,20 +143,16 @@ impl Queries {
     /// # Errors
     /// Where the URL can't be used.
     pub fn open(url: &str) -> Result<Self, UrlError> {
-        let options = connect_options(url)?.pragma("query_only", "ON");
-        let pool = SqlitePoolOptions::new()
-            .max_connections(READERS_MAX)
-            .acquire_timeout(READER_WAIT_MAX)
-            .connect_lazy_with(options);
-        Ok(Self { pool })
+        Ok(Self { readers: Readers::of(&Database::at(url)?) })
     }
 
     /// Whether the database answers.
     ///
     /// # Errors
     /// Where it does not.
-    pub async fn ping(&self) -> Result<(), sqlx::Error> {
-        sqlx::query("SELECT 1 FROM bridge_cursor LIMIT 1").fetch_optional(&self.pool).await?;
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let mut snapshot = self.readers.snapshot().await?;
+        snapshot.rows("SELECT 1 FROM bridge_cursor LIMIT 1", &[]).await?;
         Ok(())
     }
 
@@ -167,18 +160,15 @@ impl Queries {
     ///
     /// # Errors
     /// Where the database does not answer.
-    pub async fn skus(&self, ids: &[SkuId]) -> Result<Vec<Sku>, sqlx::Error> {
+    pub async fn skus(&self, ids: &[SkuId]) -> Result<Vec<Sku>, StoreError> {
+        let mut snapshot = self.readers.snapshot().await?;
         let mut skus = Vec::with_capacity(ids.len());
         for ids in ids.chunks(IDS_PER_QUERY) {
-            let mut query =
-                QueryBuilder::<Sqlite>::new("SELECT id, title, price FROM skus WHERE id IN (");
-            let mut list = query.separated(", ");
-            for id in ids {
-                list.push_bind(signed(id.get()));
-            }
-            query.push(")");
-            for row in query.build().persistent(false).fetch_all(&self.pool).await? {
-                skus.extend(sku(&row)?);
+            let list = placeholders(ids.len());
+            let text = format!("SELECT id, title, price FROM skus WHERE id IN {list}");
+            let ids: Vec<_> = ids.iter().map(|id| Value::integer(id.get())).collect();
+            for record in snapshot.rows(text, &ids).await? {
+                skus.extend(sku(&record)?);
             }
         }
         skus.sort_by_key(|sku| sku.id);
@@ -194,50 +184,44 @@ impl Queries {
         user: UserId,
         status: Option<OrderStatus>,
         page: Page,
-    ) -> Result<OrderPage, sqlx::Error> {
-        let user = signed(user.get());
-        let status = status.map(OrderStatus::name);
-        let size = u64::from(page.size);
-        let skip = u64::from(page.number.saturating_sub(1)) * size;
+    ) -> Result<OrderPage, StoreError> {
+        let mut values = vec![Value::integer(user.get())];
+        values.extend(status.map(|status| Value::text(status.name())));
+        let wanted = match status {
+            Some(_) => "user_id = ? AND status = ?",
+            None => "user_id = ?",
+        };
         // One snapshot for the count, the page and its items.
-        let mut snapshot = self.pool.begin().await?;
-        let total: i64 = sqlx::query_scalar(
-            "SELECT COUNT(*) FROM orders WHERE user_id = ?1 AND (?2 IS NULL OR status = ?2)",
-        )
-        .bind(user)
-        .bind(status)
-        .fetch_one(&mut *snapshot)
-        .await?;
-        let mut orders: Vec<Order> = sqlx::query_as(
-            "SELECT * FROM orders WHERE user_id = ?1 AND (?2 IS NULL OR status = ?2) \
-             ORDER BY created_at DESC, order_no DESC LIMIT ?3 OFFSET ?4",
-        )
-        .bind(user)
-        .bind(status)
-        .bind(signed(size))
-        .bind(signed(skip))
-        .fetch_all(&mut *snapshot)
-        .await?;
+        let mut snapshot = self.readers.snapshot().await?;
+        let count = format!("SELECT COUNT(*) FROM orders WHERE {wanted}");
+        let count = snapshot.rows(count, &values).await?;
+        let total = count.first().map_or(Ok(0), |record| record.number(0))?;
+        let text = format!(
+            "SELECT {ORDER_COLUMNS} FROM orders WHERE {wanted} \
+             ORDER BY created_at DESC, order_no DESC LIMIT ? OFFSET ?"
+        );
+        let size = u64::from(page.size);
+        values.push(Value::integer(size));
+        values.push(Value::integer(u64::from(page.number.saturating_sub(1)) * size));
+        let records = snapshot.rows(text, &values).await?;
+        let mut orders = records.iter().map(order).collect::<Result<Vec<_>, _>>()?;
         for order in &mut orders {
             order.items = items(&order.order_no, &mut snapshot).await?;
         }
-        snapshot.commit().await?;
-        Ok(OrderPage { orders, total: u64::try_from(total).unwrap_or(0) })
+        Ok(OrderPage { orders, total })
     }
 
     /// The order of that number.
     ///
     /// # Errors
     /// Where the database does not answer.
-    pub async fn order(&self, order_no: &str) -> Result<Option<Order>, sqlx::Error> {
-        let mut snapshot = self.pool.begin().await?;
-        let order: Option<Order> = sqlx::query_as("SELECT * FROM orders WHERE order_no = ?")
-            .bind(order_no)
-            .fetch_optional(&mut *snapshot)
-            .await?;
-        let Some(mut order) = order else { return Ok(None) };
+    pub async fn order(&self, order_no: &str) -> Result<Option<Order>, StoreError> {
+        let mut snapshot = self.readers.snapshot().await?;
+        let text = format!("SELECT {ORDER_COLUMNS} FROM orders WHERE order_no = ?");
+        let records = snapshot.rows(text, &[Value::text(order_no)]).await?;
+        let Some(record) = records.first() else { return Ok(None) };
+        let mut order = order(record)?;
         order.items = items(order_no, &mut snapshot).await?;
-        snapshot.commit().await?;
         Ok(Some(order))
     }
 
@@ -248,109 +232,74 @@ impl Queries {
     pub async fn order_counts(
         &self,
         activity: ActivityId,
-    ) -> Result<Vec<(OrderStatus, u64)>, sqlx::Error> {
-        let rows = sqlx::query(
-            "SELECT status, COUNT(*) FROM orders WHERE activity_id = ? \
-             GROUP BY status ORDER BY status",
-        )
-        .bind(signed(activity.get()))
-        .fetch_all(&self.pool)
-        .await?;
-        rows.iter().map(|row| Ok((status(row, "status")?, number(row, "COUNT(*)")?))).collect()
+    ) -> Result<Vec<(OrderStatus, u64)>, StoreError> {
+        let mut snapshot = self.readers.snapshot().await?;
+        let text = "SELECT status, COUNT(*) FROM orders WHERE activity_id = ? \
+                    GROUP BY status ORDER BY status";
+        let records = snapshot.rows(text, &[Value::integer(activity.get())]).await?;
+        records.iter().map(|record| Ok((status(record, 0)?, record.number(1)?))).collect()
     }
 
     /// Closes the connections.
     pub async fn close(&self) {
-        self.pool.close().await;
+        self.readers.close().await;
     }
 }
 
-async fn items(
-    order_no: &str,
-    snapshot: &mut sqlx::SqliteConnection,
-) -> Result<Vec<OrderItem>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT sku_id, title, price, quantity, amount FROM order_items \
-         WHERE order_no = ? ORDER BY sku_id",
-    )
-    .bind(order_no)
-    .fetch_all(snapshot)
-    .await
-}
-
-impl FromRow<'_, SqliteRow> for Order {
-    fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            order_no: row.try_get("order_no")?,
-            user_id: number(row, "user_id")?,
-            status: status(row, "status")?,
-            activity_id: number(row, "activity_id")?,
-            reservation_id: number(row, "purchase_slot")?,
-            total_amount: number(row, "total_amount")?,
-            pay_amount: number(row, "pay_amount")?,
-            payment_no: row.try_get("payment_no")?,
-            address: address(row)?,
-            items: Vec::new(),
-            paid_ms: number_or_null(row, "paid_at")?,
-            cancelled_ms: number_or_null(row, "cancelled_at")?,
-            expire_ms: number(row, "expire_at")?,
-            created_ms: number(row, "created_at")?,
-            updated_ms: number(row, "updated_at")?,
+async fn items(order_no: &str, snapshot: &mut Snapshot) -> Result<Vec<OrderItem>, StoreError> {
+    let text = "SELECT sku_id, title, price, quantity, amount FROM order_items \
+                WHERE order_no = ? ORDER BY sku_id";
+    let records = snapshot.rows(text, &[Value::text(order_no)]).await?;
+    let item = |record: &Record| {
+        Ok(OrderItem {
+            sku_id: record.number(0)?,
+            title: record.text(1)?.to_owned(),
+            price: record.number(2)?,
+            quantity: record.number(3)?,
+            amount: record.number(4)?,
         })
-    }
+    };
+    records.iter().map(item).collect()
 }
 
-impl FromRow<'_, SqliteRow> for OrderItem {
-    fn from_row(row: &SqliteRow) -> Result<Self, sqlx::Error> {
-        Ok(Self {
-            sku_id: number(row, "sku_id")?,
-            title: row.try_get("title")?,
-            price: number(row, "price")?,
-            quantity: number(row, "quantity")?,
-            amount: number(row, "amount")?,
-        })
-    }
+/// A row of [`ORDER_COLUMNS`], without its items.
+fn order(record: &Record) -> Result<Order, StoreError> {
+    Ok(Order {
+        order_no: record.text(0)?.to_owned(),
+        user_id: record.number(1)?,
+        status: status(record, 2)?,
+        activity_id: record.number(3)?,
+        reservation_id: record.number(4)?,
+        total_amount: record.number(5)?,
+        pay_amount: record.number(6)?,
+        payment_no: record.text_or_null(7)?.map(str::to_owned),
+        paid_ms: record.number_or_null(8)?,
+        cancelled_ms: record.number_or_null(9)?,
+        expire_ms: record.number(10)?,
+        created_ms: record.number(11)?,
+        updated_ms: record.number(12)?,
+        address: address(record)?,
+        items: Vec::new(),
+    })
 }
 
-fn sku(row: &SqliteRow) -> Result<Option<Sku>, sqlx::Error> {
-    let (title, price) = (row.try_get("title")?, number_or_null(row, "price")?);
-    Ok(SkuId::new(number(row, "id")?).map(|id| Sku { id, title, price }))
+fn sku(record: &Record) -> Result<Option<Sku>, StoreError> {
+    let (title, price) = (record.text(1)?.to_owned(), record.number_or_null(2)?);
+    Ok(SkuId::new(record.number(0)?).map(|id| Sku { id, title, price }))
 }
 
-fn address(row: &SqliteRow) -> Result<Option<Address>, sqlx::Error> {
-    let Some(receiver) = row.try_get::<Option<String>, _>("receiver")? else { return Ok(None) };
+fn address(record: &Record) -> Result<Option<Address>, StoreError> {
+    let Some(receiver) = record.text_or_null(13)? else { return Ok(None) };
     Ok(Some(Address {
-        receiver,
-        phone: row.try_get("phone")?,
-        province: row.try_get("province")?,
-        city: row.try_get("city")?,
-        district: row.try_get("district")?,
-        detail: row.try_get("detail")?,
+        receiver: receiver.to_owned(),
+        phone: record.text(14)?.to_owned(),
+        province: record.text(15)?.to_owned(),
+        city: record.text(16)?.to_owned(),
+        district: record.text(17)?.to_owned(),
+        detail: record.text(18)?.to_owned(),
     }))
 }
 
-fn status(row: &SqliteRow, column: &'static str) -> Result<OrderStatus, sqlx::Error> {
-    let name: &str = row.try_get(column)?;
-    OrderStatus::from_name(name).ok_or_else(|| undecodable(column))
-}
-
-fn number(row: &SqliteRow, column: &'static str) -> Result<u64, sqlx::Error> {
-    number_or_null(row, column)?.ok_or_else(|| undecodable(column))
-}
-
-fn number_or_null(row: &SqliteRow, column: &'static str) -> Result<Option<u64>, sqlx::Error> {
-    let value: Option<i64> = row.try_get(column)?;
-    value.map(|value| u64::try_from(value).map_err(|_| undecodable(column))).transpose()
-}
-
-fn undecodable(column: &'static str) -> sqlx::Error {
-    sqlx::Error::ColumnDecode {
-        index: column.to_owned(),
-        source: "the schema does not allow this value".into(),
-    }
-}
-
-/// Ids stay below 2^53, so nothing is lost.
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+fn status(record: &Record, index: usize) -> Result<OrderStatus, StoreError> {
+    OrderStatus::from_name(record.text(index)?).ok_or(StoreError::Unreadable { column: index })
 }

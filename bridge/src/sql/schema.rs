@@ -3,9 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use sqlx::migrate::MigrateError;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
-use sqlx::{Connection as _, Row as _};
+use sqlx::{AssertSqlSafe, Connection as _};
+
+use super::mysql;
+
+/// How long another server's migration is waited for before the attempt is repeated.
+const LOCK_WAIT_S: u32 = 30;
 
 /// Why a database can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -38,10 +44,13 @@ pub enum SchemaError {
         version: i64,
     },
     /// A migration failed.
-    #[error("migration of the database failed: {0}")]
+    #[error("migration of the database failed: {0}{advice}", advice = migration_advice(.0))]
     Migration(#[source] MigrateError),
+    /// Another server is at its schema.
+    #[error("another server has been migrating the database for {LOCK_WAIT_S} s: wait for it")]
+    Locked,
     /// It does not answer, is locked, full, read only: it may come back.
-    #[error("the database is not available: {0}")]
+    #[error("the database is not available: {0}{advice}", advice = mysql::advice(.0))]
     Unavailable(#[from] sqlx::Error),
 }
 
@@ -49,8 +58,10 @@ impl SchemaError {
     /// Whether trying again may help.
     pub fn is_transient(&self) -> bool {
         match self {
-            Self::Unavailable(_) => true,
-            Self::Migration(error) => matches!(error, MigrateError::Execute(_)),
+            Self::Unavailable(_) | Self::Locked => true,
+            Self::Migration(error) => {
+                matches!(error, MigrateError::Execute(_) | MigrateError::ExecuteMigration(..))
+            }
             _ => false,
         }
     }
@@ -71,24 +82,84 @@ pub async fn prepare_sqlite(options: &SqliteConnectOptions) -> Result<(), Schema
     }
     let mut connection = SqliteConnection::connect_with(options).await?;
     refuse_foreign_tables(&mut connection).await?;
-    migrations::SQLITE.run(&mut connection).await.map_err(|error| match error {
-        MigrateError::VersionMissing(version) => SchemaError::Newer { version },
-        MigrateError::VersionMismatch(version) => SchemaError::Altered { version },
-        other => SchemaError::Migration(other),
-    })?;
+    migrations::SQLITE.run(&mut connection).await.map_err(judged)?;
     connection.close().await?;
     Ok(())
 }
 
+/// As [`prepare_sqlite`], for a server: two of Sluice's may start at the same moment.
+pub(super) async fn prepare_mysql(options: &MySqlConnectOptions) -> Result<(), SchemaError> {
+    // A connection of its own: the lock ends with it, whatever happens in between.
+    let mut connection = mysql::connect(options).await?;
+    // Locks are the whole server's, and the name is bounded at 64 characters.
+    let lock = format!("SELECT GET_LOCK(CONCAT('sluice:', SHA1(DATABASE())), {LOCK_WAIT_S})");
+    // NULL is an error that MariaDB does not report as one.
+    let granted: Option<i64> =
+        sqlx::query_scalar(AssertSqlSafe(lock)).fetch_one(&mut connection).await?;
+    if granted != Some(1) {
+        return Err(SchemaError::Locked);
+    }
+    let ours = refuse_foreign_tables_mysql(&mut connection).await?;
+    if ours {
+        // A server died in the middle of a migration: its one statement may run again.
+        sqlx::raw_sql("DELETE FROM _sqlx_migrations WHERE success = FALSE")
+            .execute(&mut connection)
+            .await?;
+    }
+    let unlocked = &migrations::MYSQL;
+    let migrator = Migrator {
+        migrations: unlocked.migrations.clone(),
+        table_name: unlocked.table_name.clone(),
+        locking: false,
+        ..Migrator::DEFAULT
+    };
+    migrator.run(&mut connection).await.map_err(judged)?;
+    connection.close().await?;
+    Ok(())
+}
+
+fn judged(error: MigrateError) -> SchemaError {
+    match error {
+        MigrateError::VersionMissing(version) => SchemaError::Newer { version },
+        MigrateError::VersionMismatch(version) => SchemaError::Altered { version },
+        other => SchemaError::Migration(other),
+    }
+}
+
+fn migration_advice(error: &MigrateError) -> &'static str {
+    match error {
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => {
+            mysql::advice(error)
+        }
+        _ => "",
+    }
+}
+
 async fn refuse_foreign_tables(connection: &mut SqliteConnection) -> Result<(), SchemaError> {
-    let rows = sqlx::query(
+    let found: Vec<String> = sqlx::query_scalar(
         "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') \
          AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
     )
     .fetch_all(connection)
     .await?;
-    let found: BTreeSet<String> =
-        rows.iter().map(|row| row.try_get(0)).collect::<Result<_, sqlx::Error>>()?;
+    refuse_foreign(found).map(|_| ())
+}
+
+async fn refuse_foreign_tables_mysql(
+    connection: &mut MySqlConnection,
+) -> Result<bool, SchemaError> {
+    let found: Vec<String> = sqlx::query_scalar(
+        "SELECT CAST(table_name AS CHAR) FROM information_schema.tables \
+         WHERE table_schema = DATABASE() ORDER BY table_name",
+    )
+    .fetch_all(connection)
+    .await?;
+    refuse_foreign(found)
+}
+
+/// Whether the database is Sluice's already; empty is not yet.
+fn refuse_foreign(found: Vec<String>) -> Result<bool, SchemaError> {
+    let found = BTreeSet::from_iter(found);
     // Without the migrator's table even a `users` is somebody else's.
     let ours = found.contains(migrations::MIGRATIONS_TABLE);
     let tables: Vec<String> = found
@@ -99,5 +170,5 @@ async fn refuse_foreign_tables(connection: &mut SqliteConnection) -> Result<(), 
             !(ours && known)
         })
         .collect();
-    if tables.is_empty() { Ok(()) } else { Err(SchemaError::ForeignTables { tables }) }
+    if tables.is_empty() { Ok(ours) } else { Err(SchemaError::ForeignTables { tables }) }
 }

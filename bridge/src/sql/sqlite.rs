@@ -9,15 +9,15 @@
 use std::str::FromStr as _;
 use std::time::Duration;
 
-use sqlx::query_builder::{QueryBuilder, Separated};
 use sqlx::sqlite::{
-    Sqlite, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow, SqliteSynchronous,
+    Sqlite, SqliteArguments, SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteRow,
+    SqliteSynchronous,
 };
-use sqlx::{Connection as _, Row as _, TypeInfo as _, ValueRef as _};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, Row as _, TypeInfo as _, ValueRef as _};
 
-use super::store::{
-    Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value, statements,
-};
+use super::chunks::{self, Meaning, Statements, placeholders};
+use super::database::UrlError;
+use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value};
 
 /// How long a writer waits for another: accounts are written beside the bridge, in transactions of
 /// milliseconds.
@@ -33,31 +33,6 @@ const CACHE_KIB: u32 = 64 * 1024;
 /// WAL pages (of 4 KiB) after which a commit copies them into the database: a page that many
 /// batches touch is then copied and synced once for all of them. Bounds the WAL at some 64 MiB.
 const CHECKPOINT_PAGES: u32 = 16 * 1024;
-
-/// A database URL that can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum UrlError {
-    /// Another scheme.
-    #[error("database URL {url:?}: only sqlite:<path> is supported")]
-    Scheme {
-        /// The URL.
-        url: String,
-    },
-    /// In memory.
-    #[error("database URL {url:?}: a database in memory would lose accounts and addresses")]
-    InMemory {
-        /// The URL.
-        url: String,
-    },
-    /// Not understood.
-    #[error("database URL {url:?}: {source}")]
-    Malformed {
-        /// The URL.
-        url: String,
-        /// Why.
-        source: sqlx::Error,
-    },
-}
 
 /// How to connect to `url`, with the settings that durability rests on.
 ///
@@ -128,105 +103,50 @@ impl SqliteTransaction<'_> {
             None => unreachable!("the connection leaves with the transaction"),
         }
     }
+}
 
-    async fn insert_chunk(
-        &mut self,
-        rows: &Rows<'_>,
-        start: usize,
-        count: usize,
-    ) -> Result<(), sqlx::Error> {
-        let Table { name, columns, .. } = rows.table();
-        let mut query = QueryBuilder::<Sqlite>::new("INSERT INTO ");
-        query.push(name).push(" (").push(columns.join(", ")).push(") ");
-        query.push_values(rows.chunk(start, count), |mut tuple, row| {
-            for value in row {
-                bind(&mut tuple, value);
-            }
-        });
-        let done = query.build().execute(self.connection()).await?;
-        assert!(done.rows_affected() == count as u64, "a plain insert inserts every row");
-        Ok(())
+impl Statements for SqliteTransaction<'_> {
+    async fn execute(&mut self, text: String, values: &[Value<'_>]) -> Result<u64, sqlx::Error> {
+        Ok(bound(text, values).execute(self.connection()).await?.rows_affected())
     }
 
-    async fn update_chunk(
+    async fn fetch(
         &mut self,
-        rows: &Rows<'_>,
-        start: usize,
-        count: usize,
-    ) -> Result<u64, sqlx::Error> {
-        let Table { name, columns, key_columns } = rows.table();
-        let (keys, sets) = columns.split_at(*key_columns);
-        let mut query = QueryBuilder::<Sqlite>::new("UPDATE ");
-        query.push(name).push(" AS t SET ");
-        for (index, column) in sets.iter().enumerate() {
-            query.push(if index == 0 { "" } else { ", " });
-            query.push(column).push(" = v.column").push(key_columns + index + 1);
-        }
-        query.push(" FROM (");
-        query.push_values(rows.chunk(start, count), |mut tuple, row| {
-            for value in row {
-                bind(&mut tuple, value);
-            }
-        });
-        query.push(") AS v WHERE ");
-        for (index, column) in keys.iter().enumerate() {
-            query.push(if index == 0 { "t." } else { " AND t." });
-            query.push(column).push(" = v.column").push(index + 1);
-        }
-        Ok(query.build().execute(self.connection()).await?.rows_affected())
+        text: String,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Record>, StoreError> {
+        records(self.connection(), text, values).await
     }
 
-    /// A statement of many rows was refused for one of them: finds which. SQLite undoes the
-    /// statement alone, so the transaction can be asked again row by row; it is given up after.
-    async fn name_refused(
-        &mut self,
-        rows: &Rows<'_>,
-        start: usize,
-        count: usize,
-        error: sqlx::Error,
-    ) -> StoreError {
-        if !is_constraint(&error) {
-            return StoreError::Unavailable(error);
+    fn update_text(table: &Table, values: &[Value<'_>]) -> String {
+        let Table { name, columns, key_columns } = table;
+        let set: Vec<_> = (key_columns + 1..=columns.len())
+            .map(|number| format!("{} = v.column{number}", columns[number - 1]))
+            .collect();
+        let matches: Vec<_> = (1..=*key_columns)
+            .map(|number| format!("t.{} = v.column{number}", columns[number - 1]))
+            .collect();
+        let tuples = vec![placeholders(columns.len()); values.len() / columns.len()].join(", ");
+        let (set, matches) = (set.join(", "), matches.join(" AND "));
+        format!("UPDATE {name} AS t SET {set} FROM (VALUES {tuples}) AS v WHERE {matches}")
+    }
+
+    fn meaning(error: &sqlx::Error) -> Meaning {
+        match error.as_database_error() {
+            Some(error) if error.is_unique_violation() => Meaning::Duplicate,
+            Some(_) if is_constraint(error) => Meaning::Refused,
+            _ => Meaning::Unavailable,
         }
-        for index in start..start + count {
-            if let Err(source) = self.insert_chunk(rows, index, 1).await {
-                let row = rows.name(index);
-                return match source.as_database_error() {
-                    Some(error) if error.is_unique_violation() => {
-                        StoreError::Duplicate { row, source }
-                    }
-                    Some(_) if is_constraint(&source) => StoreError::Refused { row, source },
-                    _ => StoreError::Unavailable(source),
-                };
-            }
-        }
-        StoreError::Unavailable(error)
     }
 }
 
 impl Transaction for SqliteTransaction<'_> {
     async fn insert(&mut self, rows: &Rows<'_>) -> Result<(), StoreError> {
-        for (start, count) in statements(rows.len()) {
-            if let Err(error) = self.insert_chunk(rows, start, count).await {
-                return Err(self.name_refused(rows, start, count, error).await);
-            }
-        }
-        Ok(())
+        chunks::insert(self, rows).await
     }
 
     async fn update(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
-        let mut hit = 0;
-        for (start, count) in statements(rows.len()) {
-            hit += self.update_chunk(rows, start, count).await.map_err(|source| {
-                if is_constraint(&source) {
-                    let row = format!("one of {count} rows from {}", rows.name(start));
-                    StoreError::Refused { row, source }
-                } else {
-                    StoreError::Unavailable(source)
-                }
-            })?;
-        }
-        Ok(hit)
+        chunks::update(self, rows).await
     }
 
     async fn select(
@@ -234,22 +154,7 @@ impl Transaction for SqliteTransaction<'_> {
         lookup: &Lookup,
         keys: &[Value<'_>],
     ) -> Result<Vec<Record>, StoreError> {
-        let mut records = Vec::with_capacity(keys.len());
-        for (start, count) in statements(keys.len()) {
-            let mut query = QueryBuilder::<Sqlite>::new("SELECT ");
-            query.push(lookup.columns.join(", ")).push(" FROM ").push(lookup.from);
-            query.push(" WHERE ").push(lookup.key).push(" IN (");
-            let mut list = query.separated(", ");
-            for key in &keys[start..start + count] {
-                bind(&mut list, key);
-            }
-            query.push(")");
-            let rows = query.build().fetch_all(self.connection()).await?;
-            for row in &rows {
-                records.push(record(row)?);
-            }
-        }
-        Ok(records)
+        chunks::select(self, lookup, keys).await
     }
 
     async fn commit(mut self) -> Result<(), StoreError> {
@@ -268,14 +173,28 @@ fn is_constraint(error: &sqlx::Error) -> bool {
         .is_some_and(|code| code & 0xFF == SQLITE_CONSTRAINT)
 }
 
-fn bind(tuple: &mut Separated<'_, Sqlite, &str>, value: &Value<'_>) {
-    match value {
-        // Bound, not written out: the statement's text must not depend on the values.
-        Value::Null => tuple.push_bind(None::<i64>),
-        Value::Integer(value) => tuple.push_bind(*value),
-        Value::Text(value) => tuple.push_bind(value.as_ref()),
-        Value::Bytes(value) => tuple.push_bind(value.as_ref()),
-    };
+/// Values are bound, NULL too: the statement's text must not depend on them.
+fn bound<'q>(
+    text: String,
+    values: &'q [Value<'_>],
+) -> sqlx::query::Query<'q, Sqlite, SqliteArguments> {
+    let query = sqlx::query(AssertSqlSafe(text));
+    values.iter().fold(query, |query, value| match value {
+        Value::Null => query.bind(None::<i64>),
+        Value::Integer(value) => query.bind(*value),
+        Value::Text(value) => query.bind(value.as_ref()),
+        Value::Bytes(value) => query.bind(value.as_ref()),
+    })
+}
+
+/// The rows that `text` gives with `values` in its placeholders.
+pub(super) async fn records(
+    connection: &mut SqliteConnection,
+    text: String,
+    values: &[Value<'_>],
+) -> Result<Vec<Record>, StoreError> {
+    let rows = connection.fetch_all(bound(text, values)).await?;
+    rows.iter().map(record).collect()
 }
 
 fn record(row: &SqliteRow) -> Result<Record, StoreError> {
@@ -295,20 +214,4 @@ fn record(row: &SqliteRow) -> Result<Record, StoreError> {
         });
     }
     Ok(Record(values))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_url_of_another_scheme_or_in_memory_is_refused() {
-        for url in ["mysql://u@h/d", "orders.db", ""] {
-            assert!(matches!(connect_options(url), Err(UrlError::Scheme { .. })), "{url}");
-        }
-        for url in ["sqlite::memory:", "sqlite://:memory:", "sqlite:x?mode=memory"] {
-            assert!(matches!(connect_options(url), Err(UrlError::InMemory { .. })), "{url}");
-        }
-        assert!(connect_options("sqlite:data/orders.db").is_ok());
-    }
 }

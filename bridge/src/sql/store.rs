@@ -107,10 +107,10 @@ impl<'a> Rows<'a> {
         self.values.is_empty()
     }
 
-    /// Rows `start..start + count`, one slice of values a row.
-    pub(crate) fn chunk(&self, start: usize, count: usize) -> impl Iterator<Item = &[Value<'a>]> {
+    /// The values of rows `start..start + count`, row after row.
+    pub(crate) fn values(&self, start: usize, count: usize) -> &[Value<'a>] {
         let width = self.table.columns.len();
-        self.values[start * width..(start + count) * width].chunks_exact(width)
+        &self.values[start * width..(start + count) * width]
     }
 
     /// The row at `index` by its key, for a person.
@@ -168,10 +168,19 @@ impl Record {
         }
     }
 
-    /// The text in column `index`.
+    /// The text in column `index`. A dialect may keep it as bytes, so that it is compared as such.
     pub fn text(&self, index: usize) -> Result<&str, StoreError> {
+        self.text_or_null(index)?.ok_or(StoreError::Unreadable { column: index })
+    }
+
+    /// The text in column `index`, if there is one.
+    pub fn text_or_null(&self, index: usize) -> Result<Option<&str>, StoreError> {
         match self.0.get(index) {
-            Some(Value::Text(value)) => Ok(value),
+            Some(Value::Null) => Ok(None),
+            Some(Value::Text(value)) => Ok(Some(value)),
+            Some(Value::Bytes(value)) => std::str::from_utf8(value)
+                .map(Some)
+                .map_err(|_| StoreError::Unreadable { column: index }),
             _ => Err(StoreError::Unreadable { column: index }),
         }
     }
@@ -211,7 +220,7 @@ pub enum StoreError {
         column: usize,
     },
     /// It does not answer, is locked, full, read only: it may come back.
-    #[error("the database is not available: {0}")]
+    #[error("the database is not available: {0}{advice}", advice = super::mysql::advice(.0))]
     Unavailable(#[from] sqlx::Error),
 }
 

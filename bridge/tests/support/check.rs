@@ -1,30 +1,19 @@
 //! SQL must say what the engine says: every reservation one order, every give-back once.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
+use bridge::sql::store::Value;
 use engine::core::command::Status;
 use engine::core::event::RestoreReason;
-use sqlx::{Connection as _, Row as _, SqliteConnection};
 
-use super::faults::url;
 use super::history::{History, shard_of};
+use super::place::{Place, integers};
 
-async fn numbers(connection: &mut SqliteConnection, sql: &'static str) -> Vec<Vec<i64>> {
-    let rows = sqlx::query(sql).fetch_all(connection).await.unwrap();
-    rows.iter().map(|row| (0..row.len()).map(|index| row.get(index)).collect()).collect()
-}
-
-async fn number(connection: &mut SqliteConnection, sql: &'static str) -> u64 {
-    u64::try_from(numbers(connection, sql).await[0][0]).unwrap()
-}
-
-/// Compares the database at `path` with the engine's state after `history`.
-pub async fn assert_projected(path: &Path, history: &History) {
-    let mut connection = SqliteConnection::connect(&url(path)).await.unwrap();
-    check_reservations(&mut connection, history).await;
-    check_units(&mut connection, history).await;
-    check_flows(&mut connection, history).await;
+/// Compares the database at `place` with the engine's state after `history`.
+pub async fn assert_projected(place: &Place, history: &History) {
+    check_reservations(place, history).await;
+    check_units(place, history).await;
+    check_flows(place, history).await;
     let counts = &history.counts;
     for (sql, expected) in [
         ("SELECT COUNT(*) FROM stock_flows WHERE biz_type = 'restore'", counts.restored),
@@ -33,48 +22,41 @@ pub async fn assert_projected(path: &Path, history: &History) {
         ("SELECT COUNT(*) FROM payment_callbacks", counts.callbacks),
         ("SELECT COUNT(*) FROM payments", counts.payments),
     ] {
-        assert_eq!(number(&mut connection, sql).await, expected, "{sql}");
+        assert_eq!(place.number(sql).await, expected, "{sql}");
     }
-    connection.close().await.unwrap();
 }
 
-async fn check_reservations(connection: &mut SqliteConnection, history: &History) {
-    let rows = sqlx::query(
-        "SELECT p.id, p.status, p.reason, p.quantity, o.status AS order_status, \
-         o.user_activity_key, o.total_amount, o.order_no, i.amount, p.rolled_back_at, o.paid_at, \
-         p.request_hash, p.client_request_id, \
-         (SELECT restock FROM refunds r WHERE r.order_no = o.order_no AND r.status = 'SETTLED') \
-         FROM flashsale_pre_deductions p JOIN orders o ON o.order_no = p.order_no \
-         JOIN order_items i ON i.order_no = o.order_no ORDER BY p.id",
-    )
-    .fetch_all(&mut *connection)
-    .await
-    .unwrap();
+async fn check_reservations(place: &Place, history: &History) {
+    let rows = place
+        .rows(
+            "SELECT p.id, p.status, p.reason, o.status, o.user_activity_key, o.total_amount, \
+             o.order_no, i.amount, p.rolled_back_at, o.paid_at, p.request_hash, \
+             p.client_request_id \
+             FROM flashsale_pre_deductions p JOIN orders o ON o.order_no = p.order_no \
+             JOIN order_items i ON i.order_no = o.order_no ORDER BY p.id",
+        )
+        .await;
     for table in [
         "SELECT COUNT(*) FROM flashsale_pre_deductions",
         "SELECT COUNT(*) FROM orders",
         "SELECT COUNT(*) FROM order_items",
     ] {
-        let count = number(connection, table).await;
-        assert_eq!(count, history.reservations.len() as u64, "{table}");
+        assert_eq!(place.number(table).await, history.reservations.len() as u64, "{table}");
     }
-    let by_id: BTreeMap<i64, _> = rows.iter().map(|row| (row.get::<i64, _>("id"), row)).collect();
+    let by_id: BTreeMap<u64, _> = rows.iter().map(|row| (row.number(0).unwrap(), row)).collect();
     for (activity, id) in &history.reservations {
         let it = history.reservation(*activity, *id);
-        let row = by_id[&i64::try_from(id.get()).unwrap()];
-        let status: &str = row.get("status");
-        let order_status: &str = row.get("order_status");
-        let reason: Option<&str> = row.get("reason");
-        let key: Option<&str> = row.get("user_activity_key");
+        let row = by_id[&id.get()];
+        let (status, order_status) = (row.text(1).unwrap(), row.text(3).unwrap());
+        let (reason, key) = (row.text_or_null(2).unwrap(), row.text_or_null(4).unwrap());
         let full_key = format!("{}:{activity}:{id}", it.user);
-        let amount = i64::try_from(it.price * u64::from(it.quantity)).unwrap();
-        assert_eq!(row.get::<i64, _>("total_amount"), amount);
-        assert_eq!(row.get::<i64, _>("amount"), amount);
-        assert_eq!(row.get::<&str, _>("order_no"), format!("1{:017}", id.get()));
-        let request_id = row.get::<Vec<u8>, _>("client_request_id");
-        let request_id = std::str::from_utf8(&request_id).unwrap();
-        let hash = history.shards[0].requests().hash(request_id).to_le_bytes().to_vec();
-        assert_eq!(row.get::<Vec<u8>, _>("request_hash"), hash);
+        let amount = it.price * u64::from(it.quantity);
+        assert_eq!(row.number(5).unwrap(), amount);
+        assert_eq!(row.number(7).unwrap(), amount);
+        assert_eq!(row.text(6).unwrap(), format!("1{:017}", id.get()));
+        let request_id = std::str::from_utf8(row.bytes(11).unwrap()).unwrap();
+        let hash = history.shards[0].requests().hash(request_id).to_le_bytes();
+        assert_eq!(row.bytes(10).unwrap(), hash);
         match it.status {
             Status::Reserved => {
                 assert_eq!((status, order_status), ("ordered", "pending_payment"));
@@ -84,7 +66,7 @@ async fn check_reservations(connection: &mut SqliteConnection, history: &History
                 assert_eq!((status, reason), ("ordered", None));
                 assert!(["paid", "refunding", "refunded"].contains(&order_status));
                 assert!(order_status == "refunded" || key == Some(full_key.as_str()));
-                assert!(row.get::<Option<i64>, _>("paid_at").is_some());
+                assert!(row.0[9] != Value::Null);
             }
             Status::RolledBack(why) => {
                 let expected = match why {
@@ -94,15 +76,19 @@ async fn check_reservations(connection: &mut SqliteConnection, history: &History
                 };
                 assert_eq!((reason.unwrap(), order_status), expected);
                 assert_eq!((status, key), ("rolled_back", None));
-                assert!(row.get::<Option<i64>, _>("rolled_back_at").is_some());
+                assert!(row.0[8] != Value::Null);
             }
         }
     }
 }
 
-async fn check_units(connection: &mut SqliteConnection, history: &History) {
+async fn numbers(place: &Place, sql: &str) -> Vec<Vec<i64>> {
+    place.rows(sql).await.iter().map(integers).collect()
+}
+
+async fn check_units(place: &Place, history: &History) {
     let rows = numbers(
-        connection,
+        place,
         "SELECT id, stock, locked_stock, sold_stock, total_stock, status = 'on_sale', paused, \
          version FROM flashsale_activities ORDER BY id",
     )
@@ -126,9 +112,9 @@ async fn check_units(connection: &mut SqliteConnection, history: &History) {
 }
 
 /// The flows of an activity are one chain that ends at its stock.
-async fn check_flows(connection: &mut SqliteConnection, history: &History) {
+async fn check_flows(place: &Place, history: &History) {
     let flows = numbers(
-        connection,
+        place,
         "SELECT activity_id, before_qty, change_qty, after_qty FROM stock_flows ORDER BY flow_no",
     )
     .await;

@@ -1,11 +1,13 @@
-//! A SQLite store that fails at a chosen operation, in one of the ways that databases fail.
+//! A store that fails at a chosen operation, in one of the ways that databases fail.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use bridge::sql::sqlite::{SqliteStore, SqliteTransaction, connect_options};
+use bridge::sql::database::{DatabaseStore, DatabaseTransaction};
 use bridge::sql::store::{Lookup, Record, Rows, Store, StoreError, Transaction, Value};
+
+use super::place::Place;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
@@ -13,12 +15,18 @@ pub enum Fault {
     Refused,
     /// The operation is done and its answer is lost: after COMMIT, nobody knows.
     ReplyLost,
-    /// The process is killed before the operation: the database is what its files are now.
+    /// The process is killed before the operation: the database is what its files are now. Where
+    /// it is a server, it kills the connection, and the operation meets what that leaves.
     Killed,
-    /// The process is killed after the operation.
+    /// The process, or the connection, is killed after the operation.
     KilledAfter,
+    /// The database's server is killed before the operation, and started again.
+    ServerKilled,
+    /// The database's server is killed after the operation, and started again.
+    ServerKilledAfter,
 }
 
+/// Those that every database can have.
 pub const FAULTS: [Fault; 4] =
     [Fault::Refused, Fault::ReplyLost, Fault::Killed, Fault::KilledAfter];
 
@@ -36,21 +44,16 @@ pub struct Plan {
 pub type SharedPlan = Rc<RefCell<Plan>>;
 
 pub struct FaultyStore {
-    inner: SqliteStore,
-    path: PathBuf,
+    inner: DatabaseStore,
+    place: Place,
     plan: SharedPlan,
 }
 
 impl FaultyStore {
-    pub fn new(path: &Path, plan: &SharedPlan) -> Self {
-        let options = connect_options(&url(path)).unwrap();
-        let inner = SqliteStore::new(options);
-        Self { inner, path: path.to_owned(), plan: Rc::clone(plan) }
+    pub fn new(place: &Place, plan: &SharedPlan) -> Self {
+        let inner = place.database().store();
+        Self { inner, place: place.clone(), plan: Rc::clone(plan) }
     }
-}
-
-pub fn url(path: &Path) -> String {
-    format!("sqlite:{}", path.display())
 }
 
 fn lost() -> StoreError {
@@ -88,20 +91,46 @@ fn take_image(plan: &SharedPlan, path: &Path) {
     plan.image = Some(image);
 }
 
+/// What a kill leaves.
+async fn kill(plan: &SharedPlan, place: &Place) {
+    match place {
+        Place::Sqlite { path, .. } => take_image(plan, path),
+        Place::MariaDb { .. } => place.kill_connections().await,
+    }
+}
+
 pub struct FaultyTransaction<'a> {
-    inner: SqliteTransaction<'a>,
-    path: PathBuf,
+    inner: DatabaseTransaction<'a>,
+    place: Place,
     plan: SharedPlan,
 }
 
 macro_rules! faulty {
     ($self:ident, $operation:expr) => {{
-        let (plan, path) = (Rc::clone(&$self.plan), $self.path.clone());
+        let (plan, place) = (Rc::clone(&$self.plan), $self.place.clone());
         match due(&plan) {
             None => $operation,
             Some(Fault::Refused) => Err(lost()),
             Some(Fault::Killed) => {
-                take_image(&plan, &path);
+                kill(&plan, &place).await;
+                match place {
+                    Place::Sqlite { .. } => Err(lost()),
+                    Place::MariaDb { .. } => {
+                        let met = $operation;
+                        assert!(met.is_err(), "the connection was killed");
+                        met
+                    }
+                }
+            }
+            Some(Fault::ServerKilled) => {
+                place.kill_server();
+                let met = $operation;
+                assert!(met.is_err(), "the server was killed");
+                met
+            }
+            Some(Fault::ServerKilledAfter) => {
+                $operation?;
+                place.kill_server();
                 Err(lost())
             }
             Some(Fault::ReplyLost) => {
@@ -110,7 +139,7 @@ macro_rules! faulty {
             }
             Some(Fault::KilledAfter) => {
                 $operation?;
-                take_image(&plan, &path);
+                kill(&plan, &place).await;
                 Err(lost())
             }
         }
@@ -122,7 +151,7 @@ impl Store for FaultyStore {
 
     async fn begin(&mut self) -> Result<FaultyTransaction<'_>, StoreError> {
         let inner = self.inner.begin().await?;
-        Ok(FaultyTransaction { inner, path: self.path.clone(), plan: Rc::clone(&self.plan) })
+        Ok(FaultyTransaction { inner, place: self.place.clone(), plan: Rc::clone(&self.plan) })
     }
 }
 

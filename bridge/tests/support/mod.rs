@@ -4,7 +4,10 @@
 
 pub mod check;
 pub mod faults;
+pub mod follow;
 pub mod history;
+pub mod mariadb;
+pub mod place;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

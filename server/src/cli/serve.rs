@@ -24,7 +24,8 @@ pub(crate) struct Args {
     /// The Redis protocol address (not supported by this version).
     #[arg(long, value_name = "ADDR")]
     resp_listen: Option<String>,
-    /// Where orders go [default: sqlite:<data-dir>/orders.db].
+    /// Where orders go: sqlite:<path> or mysql://<user>@<host>/<database>
+    /// [default: sqlite:DATA_DIR/orders.db].
     #[arg(long, value_name = "URL")]
     database: Option<String>,
     /// The Redis to mirror to (not supported by this version).

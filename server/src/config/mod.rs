@@ -31,8 +31,11 @@ pub(crate) enum ConfigError {
     /// The feature behind a setting does not exist yet.
     #[error("{key} (from {origin}) is not supported by this version: remove it")]
     Unsupported { key: &'static str, origin: String },
-    /// Only SQLite is there yet.
-    #[error("database URLs other than sqlite:<path> are not supported by this version")]
+    /// A database of another kind.
+    #[error(
+        "database: a URL must be sqlite:<path> or mysql://<user>@<host>/<database>; others are \
+         not supported by this version"
+    )]
     UnsupportedDatabase,
     /// No signing secret was given.
     #[error(
@@ -279,7 +282,7 @@ mod tests {
             assert!(error.contains(key), "{error}");
         }
         let mut flags = Flags::default();
-        flags.set("database", Some("mysql://u:p@127.0.0.1/x".to_owned()));
+        flags.set("database", Some("postgres://u:p@127.0.0.1/x".to_owned()));
         let error = load_from(&flags, &env_of(&[])).unwrap_err().to_string();
         assert!(error.contains("not supported by this version") && !error.contains("u:p"));
         let mut flags = Flags::default();

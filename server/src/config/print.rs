@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use bridge::sql::database::without_secrets;
+
 use super::{Entry, SETTINGS};
 
 /// The configuration as TOML, each line with its origin as a comment; secrets are redacted.
@@ -12,6 +14,10 @@ pub(crate) fn render(origins: &[Entry]) -> String {
         let line = match &entry.value {
             None => format!("# {} is unset", entry.key),
             Some(_) if secret => format!("{} = \"<redacted>\" # {}", entry.key, entry.origin),
+            // The place is worth knowing, the account's password is not for this output.
+            Some(url) if entry.key == "database" => {
+                format!("{} = {} # {}", entry.key, toml(&without_secrets(url)), entry.origin)
+            }
             Some(value) => format!("{} = {} # {}", entry.key, toml(value), entry.origin),
         };
         // Writing to a String can't fail.
@@ -43,13 +49,15 @@ mod tests {
         let text = render(&[
             entry("token.secret", Some("hunter2hunter2hunter2"), "SLUICE_TOKEN__SECRET"),
             entry("listen", Some("127.0.0.1:1"), "--listen"),
+            entry("database", Some("mysql://u:hunter2@h/d"), "--database"),
             entry("demo", Some("false"), "default"),
             entry("redis", None, "unset"),
         ]);
         assert_eq!(
             text,
             "token.secret = \"<redacted>\" # SLUICE_TOKEN__SECRET\n\
-             listen = \"127.0.0.1:1\" # --listen\ndemo = false # default\n# redis is unset\n"
+             listen = \"127.0.0.1:1\" # --listen\n\
+             database = \"mysql://h/d\" # --database\ndemo = false # default\n# redis is unset\n"
         );
     }
 }

@@ -68,7 +68,7 @@ pub(crate) struct Settings {
     /// Where `/metrics` is served instead of on `listen`.
     pub(crate) metrics_listen: Option<SocketAddr>,
     resp_listen: Option<String>,
-    /// `sqlite:<path>`; `None` is `<data_dir>/orders.db`.
+    /// `sqlite:<path>` or `mysql://<user>@<host>/<database>`; `None` is `<data_dir>/orders.db`.
     pub(crate) database: Option<String>,
     redis: Option<String>,
     legacy_database: Option<String>,
@@ -159,7 +159,9 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
     if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
         return Err(ConfigError::Unsupported { key, origin: origin(key) });
     }
-    if settings.database.as_ref().is_some_and(|url| !url.starts_with("sqlite:")) {
+    let schemes = ["sqlite:", "mysql:", "mariadb:"];
+    let known = |url: &String| schemes.iter().any(|scheme| url.starts_with(scheme));
+    if settings.database.as_ref().is_some_and(|url| !known(url)) {
         return Err(ConfigError::UnsupportedDatabase);
     }
     let segment_bytes = settings.format.segment_bytes;

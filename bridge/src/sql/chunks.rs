@@ -1,0 +1,124 @@
+//! What every dialect's transaction does alike: rows in statements of few fixed sizes, the row
+//! behind a refusal found and named.
+
+use super::store::{Lookup, Record, Rows, StoreError, Table, Value, statements};
+
+/// What an error of a statement means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Meaning {
+    /// A key that must be new exists.
+    Duplicate,
+    /// Another constraint refuses a value.
+    Refused,
+    /// Nothing about the rows: the database, the connection, the account.
+    Unavailable,
+}
+
+/// One connection within a transaction, in some dialect.
+pub(super) trait Statements {
+    /// Runs `text` with `values` in its placeholders; how many rows it hit.
+    async fn execute(&mut self, text: String, values: &[Value<'_>]) -> Result<u64, sqlx::Error>;
+
+    /// Runs `text` with `values` in its placeholders; the rows it gives.
+    async fn fetch(
+        &mut self,
+        text: String,
+        values: &[Value<'_>],
+    ) -> Result<Vec<Record>, StoreError>;
+
+    /// The statement that updates the rows whose values are `values`, row after row.
+    fn update_text(table: &Table, values: &[Value<'_>]) -> String;
+
+    /// What `error` means.
+    fn meaning(error: &sqlx::Error) -> Meaning;
+}
+
+pub(super) async fn insert<S: Statements>(
+    statement: &mut S,
+    rows: &Rows<'_>,
+) -> Result<(), StoreError> {
+    for (start, count) in statements(rows.len()) {
+        if let Err(error) = insert_chunk(statement, rows, start, count).await {
+            return Err(name_refused(statement, rows, start, count, error).await);
+        }
+    }
+    Ok(())
+}
+
+pub(super) async fn update<S: Statements>(
+    statement: &mut S,
+    rows: &Rows<'_>,
+) -> Result<u64, StoreError> {
+    let mut hit = 0;
+    for (start, count) in statements(rows.len()) {
+        let values = rows.values(start, count);
+        let text = S::update_text(rows.table(), values);
+        hit += statement.execute(text, values).await.map_err(|source| {
+            let row = || format!("one of {count} rows from {}", rows.name(start));
+            match S::meaning(&source) {
+                Meaning::Duplicate | Meaning::Refused => StoreError::Refused { row: row(), source },
+                Meaning::Unavailable => StoreError::Unavailable(source),
+            }
+        })?;
+    }
+    Ok(hit)
+}
+
+pub(super) async fn select<S: Statements>(
+    statement: &mut S,
+    lookup: &Lookup,
+    keys: &[Value<'_>],
+) -> Result<Vec<Record>, StoreError> {
+    let mut records = Vec::with_capacity(keys.len());
+    for (start, count) in statements(keys.len()) {
+        let (columns, from, key) = (lookup.columns.join(", "), lookup.from, lookup.key);
+        let list = placeholders(count);
+        let text = format!("SELECT {columns} FROM {from} WHERE {key} IN {list}");
+        records.extend(statement.fetch(text, &keys[start..start + count]).await?);
+    }
+    Ok(records)
+}
+
+async fn insert_chunk<S: Statements>(
+    statement: &mut S,
+    rows: &Rows<'_>,
+    start: usize,
+    count: usize,
+) -> Result<(), sqlx::Error> {
+    let Table { name, columns, .. } = rows.table();
+    let tuples = vec![placeholders(columns.len()); count].join(", ");
+    let text = format!("INSERT INTO {name} ({}) VALUES {tuples}", columns.join(", "));
+    let hit = statement.execute(text, rows.values(start, count)).await?;
+    assert!(hit == count as u64, "a plain insert inserts every row");
+    Ok(())
+}
+
+/// A statement of many rows was refused for one of them: finds which. The databases undo such a
+/// statement alone, so the transaction can be asked again row by row; it is given up after.
+async fn name_refused<S: Statements>(
+    statement: &mut S,
+    rows: &Rows<'_>,
+    start: usize,
+    count: usize,
+    error: sqlx::Error,
+) -> StoreError {
+    if S::meaning(&error) == Meaning::Unavailable {
+        return StoreError::Unavailable(error);
+    }
+    for index in start..start + count {
+        if let Err(source) = insert_chunk(statement, rows, index, 1).await {
+            let row = rows.name(index);
+            return match S::meaning(&source) {
+                Meaning::Duplicate => StoreError::Duplicate { row, source },
+                Meaning::Refused => StoreError::Refused { row, source },
+                Meaning::Unavailable => StoreError::Unavailable(source),
+            };
+        }
+    }
+    StoreError::Unavailable(error)
+}
+
+/// `(?, ?, ?)`
+pub(super) fn placeholders(count: usize) -> String {
+    format!("({})", vec!["?"; count].join(", "))
+}

@@ -1,0 +1,177 @@
+//! What only a database server does: it dies while others live, refuses accounts, is read only.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bridge::follow::{Follower, Step};
+use bridge::lag::State;
+use bridge::sql::database::Database;
+use bridge::sql::queries::Queries;
+use bridge::sql::schema::SchemaError;
+use bridge::{Drained, Options, start};
+
+use support::check::assert_projected;
+use support::faults::{Fault, SharedPlan};
+use support::follow::follow;
+use support::history::History;
+use support::mariadb::MariaDb;
+use support::place::Place;
+use support::{MemoryHost, Random};
+
+/// Long enough for any machine; nothing waits as long where all is well.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+async fn catch_up(host: &MemoryHost, place: &Place) {
+    let mut follower = Follower::meet(host, place.database().store()).await.unwrap();
+    while follower.step().await.unwrap() != Step::CaughtUp {}
+}
+
+async fn refusal(url: &str) -> SchemaError {
+    Database::at(url).unwrap().prepare().await.unwrap_err()
+}
+
+/// The error is one line with `words` in it.
+fn says(error: &impl ToString, words: &str) {
+    let text = error.to_string();
+    assert!(text.contains(words) && !text.contains('\n'), "{words}: {text}");
+}
+
+#[tokio::test]
+async fn a_server_killed_within_transactions_loses_and_doubles_nothing() {
+    let mut place = Place::mariadb().await;
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 31);
+    let mut random = Random::new(32);
+    let plan = SharedPlan::default();
+    let mut failures = 0;
+    for round in 0..10 {
+        history.run(40);
+        let fault = [Fault::ServerKilled, Fault::ServerKilledAfter][round % 2];
+        plan.borrow_mut().next = Some((random.below(25), fault));
+        failures += follow(&host, &mut place, &plan, &mut random).await;
+    }
+    plan.borrow_mut().next = None;
+    follow(&host, &mut place, &plan, &mut random).await;
+    assert!(failures >= 5, "servers were killed within batches, {failures} times");
+    assert_projected(&place, &history).await;
+}
+
+#[tokio::test]
+async fn the_thread_outlives_its_server_and_catches_up() {
+    let server = Rc::new(MariaDb::start());
+    let place = Place::on(&server, "orders").await;
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 7);
+    let options = Options { database_url: place.url() };
+    let bridge = start(Arc::new(host.clone()), &options).unwrap();
+    let mut states = bridge.watcher().subscribe();
+    states.wait_for(|state| *state == State::Running).await.unwrap();
+    for _ in 0..2 {
+        server.kill();
+        history.run(200);
+        let retrying = |state: &State| matches!(state, State::Retrying { .. });
+        tokio::time::timeout(PATIENCE, states.wait_for(retrying)).await.unwrap().unwrap();
+        server.start_again();
+        let running = |state: &State| *state == State::Running;
+        tokio::time::timeout(PATIENCE, states.wait_for(running)).await.unwrap().unwrap();
+        history.run(200);
+    }
+    let drained = tokio::task::spawn_blocking(move || bridge.stop(PATIENCE)).await.unwrap();
+    assert_eq!(drained, Drained::Yes);
+    assert_projected(&place, &history).await;
+}
+
+#[tokio::test]
+async fn a_row_that_somebody_else_holds_is_waited_for() {
+    use sqlx::Connection as _;
+
+    let place = Place::mariadb().await;
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 7);
+    history.run(60);
+    catch_up(&host, &place).await;
+    history.run(60);
+    let mut other = sqlx::MySqlConnection::connect(&place.url()).await.unwrap();
+    let mut holder = other.begin().await.unwrap();
+    sqlx::query("SELECT * FROM bridge_cursor FOR UPDATE").fetch_all(&mut *holder).await.unwrap();
+    let waits = async {
+        let waiting = "SELECT COUNT(*) FROM information_schema.processlist \
+                       WHERE info LIKE 'UPDATE bridge_cursor%'";
+        while place.number(waiting).await == 0 {}
+        holder.rollback().await.unwrap();
+    };
+    let ((), ()) = tokio::join!(catch_up(&host, &place), waits);
+    assert_projected(&place, &history).await;
+}
+
+#[tokio::test]
+async fn two_servers_that_start_at_once_make_the_schema_once() {
+    let server = Rc::new(MariaDb::start());
+    let system = Place::MariaDb { name: "mysql".to_owned(), server: Rc::clone(&server) };
+    system.execute("CREATE DATABASE orders").await;
+    let database = Database::at(&server.url("orders")).unwrap();
+    let (one, two) = (database.clone(), database.clone());
+    let (one, two) = tokio::join!(one.prepare(), two.prepare());
+    one.unwrap();
+    two.unwrap();
+    let place = Place::MariaDb { name: "orders".to_owned(), server };
+    let applied = place.number("SELECT COUNT(*) FROM _sqlx_migrations WHERE success").await;
+    assert_eq!(applied, migrations::TABLES.len() as u64);
+
+    // One died in the middle of a migration: the row says so, the table may be there or not.
+    place.execute("UPDATE _sqlx_migrations SET success = FALSE WHERE version = 15").await;
+    database.prepare().await.unwrap();
+    place.execute("UPDATE _sqlx_migrations SET success = FALSE WHERE version = 15").await;
+    place.execute("DROP TABLE bridge_cursor").await;
+    database.prepare().await.unwrap();
+    assert_eq!(place.number("SELECT COUNT(*) FROM bridge_cursor").await, 0);
+}
+
+#[tokio::test]
+async fn a_database_that_can_not_be_used_is_one_clear_line() {
+    let server = Rc::new(MariaDb::start());
+    says(&refusal(&server.url("nowhere")).await, "create the database");
+    says(&refusal("mysql://u@localhost/x?socket=/nonexistent").await, "not available");
+
+    let system = Place::MariaDb { name: "mysql".to_owned(), server: Rc::clone(&server) };
+    system.execute("CREATE DATABASE orders; CREATE DATABASE theirs").await;
+    system.execute("CREATE TABLE theirs.users (id INT); CREATE VIEW theirs.v AS SELECT 1").await;
+    let error = refusal(&server.url("theirs")).await;
+    let SchemaError::ForeignTables { tables } = &error else { panic!("{error}") };
+    assert_eq!(tables, &["users", "v"]);
+    assert!(!error.is_transient());
+
+    system.execute("CREATE USER poor IDENTIFIED BY 'secret'").await;
+    system.execute("GRANT SELECT ON orders.* TO poor").await;
+    let error = refusal(&server.url_of("poor:secret", "orders")).await;
+    says(&error, "ALL PRIVILEGES");
+    assert!(error.is_transient(), "a grant heals it");
+    let error = refusal(&server.url_of("poor:wrong", "orders")).await;
+    says(&error, "ALL PRIVILEGES");
+    assert!(!error.to_string().contains("wrong"), "{error}");
+
+    system.execute("GRANT ALL ON orders.* TO poor; SET GLOBAL read_only = 1").await;
+    says(&refusal(&server.url_of("poor:secret", "orders")).await, "read only");
+    system.execute("SET GLOBAL read_only = 0").await;
+    let database = Database::at(&server.url_of("poor:secret", "orders")).unwrap();
+    database.prepare().await.unwrap();
+
+    system.execute("SET GLOBAL max_allowed_packet = 1048576").await;
+    says(&refusal(&server.url("orders")).await, "max_allowed_packet");
+}
+
+#[tokio::test]
+async fn a_server_that_is_away_fails_a_question_and_answers_again() {
+    let server = Rc::new(MariaDb::start());
+    let place = Place::on(&server, "orders").await;
+    let queries = Queries::open(&place.url()).unwrap();
+    queries.ping().await.unwrap();
+    server.kill();
+    queries.ping().await.unwrap_err();
+    server.start_again();
+    queries.ping().await.unwrap();
+}

@@ -1,0 +1,27 @@
+CREATE TABLE IF NOT EXISTS flashsale_activities (
+    id             BIGINT UNSIGNED NOT NULL PRIMARY KEY CHECK (id > 0),
+    ordinal        BIGINT          NOT NULL UNIQUE,
+    sku_id         BIGINT UNSIGNED NOT NULL,
+    title          VARCHAR(1020)   NOT NULL,
+    price          BIGINT          NOT NULL CHECK (price >= 0),
+    stock          BIGINT          NOT NULL CHECK (stock >= 0),
+    total_stock    BIGINT          NOT NULL CHECK (total_stock >= 0),
+    locked_stock   BIGINT          NOT NULL CHECK (locked_stock >= 0),
+    sold_stock     BIGINT          NOT NULL CHECK (sold_stock >= 0),
+    per_user_limit BIGINT          NOT NULL,
+    status         VARCHAR(16)     NOT NULL CHECK (status IN ('off_sale', 'on_sale')),
+    paused         TINYINT         NOT NULL CHECK (paused IN (0, 1)),
+    drained        TINYINT         NOT NULL CHECK (drained IN (0, 1)),
+    version        BIGINT          NOT NULL,
+    start_at       BIGINT          NOT NULL,
+    end_at         BIGINT          NOT NULL,
+    publish_at     BIGINT,
+    payment_ttl_ms BIGINT          NOT NULL,
+    late_payment   VARCHAR(32)     NOT NULL
+                   CHECK (late_payment IN ('reinstate_or_refund', 'refund')),
+    dead_letter    VARCHAR(16)     NOT NULL CHECK (dead_letter IN ('rollback', 'hold')),
+    archived_at    BIGINT,
+    created_at     BIGINT          NOT NULL,
+    updated_at     BIGINT          NOT NULL,
+    CHECK (stock + locked_stock + sold_stock = total_stock)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
