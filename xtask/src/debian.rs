@@ -15,13 +15,19 @@ struct Need {
     package: &'static str,
 }
 
-/// The whole list. `cc` builds SQLite and the cryptography, `git` lists the files for tidy, and
-/// the function library is tested on `valkey-server`.
+/// The whole list. `cc` builds SQLite and the cryptography, `git` lists the files for tidy, the
+/// function library is tested on `valkey-server`, the bridge and the shop on `mariadbd`. The core
+/// packages bring no service.
 const NEEDS: &[Need] = &[
     Need { program: "cc", package: "gcc" },
     Need { program: "git", package: "git" },
     Need { program: "valkey-server", package: "valkey-server" },
+    Need { program: "mariadbd", package: "mariadb-server-core" },
+    Need { program: "mariadb", package: "mariadb-client-core" },
 ];
+
+/// Where servers are, which is in root's search path alone.
+const SERVERS_DIR: &str = "/usr/sbin";
 
 /// What Debian asks before it starts a service.
 const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
@@ -33,7 +39,7 @@ const SERVICE_POLICY: &str = "/usr/sbin/policy-rc.d";
 /// [`Failure::Backports`] where a package is in no source that this machine has.
 pub(crate) fn provide() -> Result<(), Failure> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders: Vec<_> = std::env::split_paths(&path).collect();
+    let folders: Vec<_> = std::env::split_paths(&path).chain([SERVERS_DIR.into()]).collect();
     let packages = missing(NEEDS, |program| folders.iter().any(|dir| dir.join(program).is_file()));
     if packages.is_empty() {
         println!("nothing is missing");
