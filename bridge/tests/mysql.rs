@@ -9,10 +9,13 @@ use std::time::Duration;
 
 use bridge::follow::{Follower, Step};
 use bridge::lag::State;
+use bridge::sql::accounts::{Accounts, Sku};
 use bridge::sql::database::Database;
 use bridge::sql::queries::Queries;
 use bridge::sql::schema::SchemaError;
+use bridge::sql::store::StoreError;
 use bridge::{Drained, Options, start};
+use engine::core::ids::SkuId;
 
 use support::check::assert_projected;
 use support::faults::{Fault, SharedPlan};
@@ -165,13 +168,25 @@ async fn a_database_that_can_not_be_used_is_one_clear_line() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_fails_a_question_and_answers_again() {
+async fn after_an_outage_the_first_question_and_the_first_account_succeed() {
     let server = Rc::new(MariaDb::start());
     let place = Place::on(&server, "orders").await;
     let queries = Queries::open(&place.url()).unwrap();
+    let accounts = Accounts::open(&place.url()).unwrap();
+    let sku = |id| Sku { id: SkuId::new(id).unwrap(), title: "shoe".to_owned(), price: None };
     queries.ping().await.unwrap();
+    accounts.upsert_skus(&[sku(1)], 1).await.unwrap();
     server.kill();
     queries.ping().await.unwrap_err();
+    let error = accounts.upsert_skus(&[sku(2)], 1).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     server.start_again();
     queries.ping().await.unwrap();
+    accounts.upsert_skus(&[sku(3)], 1).await.unwrap();
+    // Kept connections that die unseen.
+    server.kill();
+    server.start_again();
+    accounts.upsert_skus(&[sku(4)], 1).await.unwrap();
+    let ids = [1, 2, 3, 4].map(|id| SkuId::new(id).unwrap());
+    assert_eq!(queries.skus(&ids).await.unwrap(), [sku(1), sku(3), sku(4)]);
 }

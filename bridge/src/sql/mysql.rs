@@ -141,13 +141,21 @@ impl Store for MySqlStore {
     type Transaction<'a> = MySqlTransaction<'a>;
 
     async fn begin(&mut self) -> Result<MySqlTransaction<'_>, StoreError> {
-        let connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => connect(&self.options).await?,
+        // One that is kept may have died since, with its server or of idleness: nothing has been
+        // said over it yet, so another one is as good.
+        let kept = match self.connection.take() {
+            Some(mut connection) => start(&mut connection).await.ok().map(|()| connection),
+            None => None,
         };
-        let mut transaction = MySqlTransaction { connection: Some(connection), home: self };
-        transaction.command("START TRANSACTION").await?;
-        Ok(transaction)
+        let connection = match kept {
+            Some(connection) => connection,
+            None => {
+                let mut connection = connect(&self.options).await?;
+                start(&mut connection).await?;
+                connection
+            }
+        };
+        Ok(MySqlTransaction { connection: Some(connection), home: self })
     }
 }
 
@@ -166,11 +174,11 @@ impl MySqlTransaction<'_> {
             None => unreachable!("the connection leaves with the transaction"),
         }
     }
+}
 
-    async fn command(&mut self, text: &'static str) -> Result<(), sqlx::Error> {
-        within(STATEMENT_TIMEOUT, self.connection().execute(text)).await?;
-        Ok(())
-    }
+async fn start(connection: &mut MySqlConnection) -> Result<(), sqlx::Error> {
+    within(STATEMENT_TIMEOUT, connection.execute("START TRANSACTION")).await?;
+    Ok(())
 }
 
 impl Statements for MySqlTransaction<'_> {
@@ -231,7 +239,7 @@ impl Transaction for MySqlTransaction<'_> {
     }
 
     async fn commit(mut self) -> Result<(), StoreError> {
-        self.command("COMMIT").await?;
+        within(STATEMENT_TIMEOUT, self.connection().execute("COMMIT")).await?;
         self.home.connection = self.connection.take();
         Ok(())
     }

@@ -24,7 +24,7 @@ pub(crate) struct Args {
     /// The Redis protocol address (not supported by this version).
     #[arg(long, value_name = "ADDR")]
     resp_listen: Option<String>,
-    /// Where orders go: sqlite:<path> or mysql://<user>@<host>/<database>
+    /// Where orders go: sqlite:PATH or mysql://USER@HOST/DATABASE
     /// [default: sqlite:DATA_DIR/orders.db].
     #[arg(long, value_name = "URL")]
     database: Option<String>,
