@@ -5,6 +5,7 @@
 mod common;
 
 use std::net::Shutdown;
+use std::time::Duration;
 
 use common::{Connection, Server, token};
 use serde_json::json;
@@ -23,7 +24,8 @@ fn a_header_that_never_ends_is_closed() {
         let trickle = scope.spawn(move || {
             let mut socket = socket;
             while std::io::Write::write_all(&mut socket, b"x").is_ok() {
-                std::thread::yield_now();
+                // Slow enough that the header is not refused for its size before its time is up.
+                std::thread::sleep(Duration::from_millis(1));
             }
         });
         assert!(connection.is_closed());
