@@ -182,7 +182,7 @@ impl Log {
         self.inner.parts.spares.stop();
     }
 
-    /// See [`Spares::wait`] and [`Spares::pause`].
+    /// Waits for the maker of spares: until one is missing, or a while on a full disk.
     pub(crate) fn wait_for_spare(&self, disk_full: bool, timeout_ms: u64) -> bool {
         let spares = &self.inner.parts.spares;
         if disk_full { spares.pause(timeout_ms) } else { spares.wait(timeout_ms) }

@@ -93,7 +93,7 @@ pub(crate) enum Found {
 }
 
 /// All that [`classify`] may look at, for the end of a last segment. A sealed one has nothing to
-/// weigh: [`Segment::check_seal`].
+/// weigh: recovery holds it against its seal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Evidence {
     pub(crate) found: Found,
