@@ -108,10 +108,19 @@ pub(crate) fn check(loaded: &Loaded) -> Result<(), ServeError> {
 ///
 /// # Errors
 /// [`ServeError`]; its exit code is the process's.
-pub(crate) fn run(flags: Flags, loaded: Loaded) -> Result<(), ServeError> {
+pub(crate) fn run(flags: Flags, mut loaded: Loaded) -> Result<(), ServeError> {
     check(&loaded)?;
     let log_level = logs::init(&loaded.settings.log_level, loaded.settings.log_json)?;
-    raise_descriptor_limit();
+    let descriptors_max = raise_descriptor_limit();
+    let connections_max = &mut loaded.settings.http.connections_max;
+    let left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).max(1);
+    if *connections_max > left {
+        tracing::warn!(
+            "http.connections_max is {left} instead of {connections_max}: this process may open \
+             {descriptors_max} files; raise the limit of open files"
+        );
+        *connections_max = left;
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(flags, loaded, log_level));
     // A start that was refused may leave a thread at work; nothing of it is worth waiting for.
@@ -119,14 +128,21 @@ pub(crate) fn run(flags: Flags, loaded: Loaded) -> Result<(), ServeError> {
     outcome
 }
 
-/// Sockets are descriptors: the soft limit of 1024 that shells give would be our bound.
-fn raise_descriptor_limit() {
+/// File descriptors that connections leave to the log, the orders and the threads: a log that
+/// can't open its next file has failed.
+const DESCRIPTORS_RESERVED: usize = 256;
+
+/// Sockets are descriptors: the soft limit of 1024 that shells give would be our bound. Returns
+/// the limit that holds now.
+fn raise_descriptor_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);
     }
+    let now = getrlimit(Resource::Nofile).current;
+    now.map_or(usize::MAX, |now| usize::try_from(now).unwrap_or(usize::MAX))
 }
 
 async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), ServeError> {
