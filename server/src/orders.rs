@@ -1,24 +1,17 @@
 //! The way to SQL: the bridge that writes orders from the log, and what the server itself reads
 //! and writes there.
-//!
-//! [`LogHost`] is the bridge's view of the engine. It is here because the bridge knows no engine
-//! and the engine no bridge.
 
 use std::future::pending;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bridge::host::Busy;
 use bridge::lag::{Cause, State, Status};
 use bridge::sql::accounts::Accounts;
 use bridge::sql::database::{UrlError, without_secrets};
 use bridge::sql::queries::Queries;
-use bridge::tail::{Batch, Entry, EventSource, FrameEnd, SeekError, Unreadable};
-use bridge::{BridgeHandle, Drained, Host, StartError, Watcher};
+use bridge::{BridgeHandle, Drained, StartError, Watcher};
 use engine::Engine;
-use engine::core::ids::OrderPrefix;
-use wal::{LogIdentity, Lsn, ReadError};
 
 use crate::cli::{EXIT_REFUSED, EXIT_USAGE};
 use crate::config::Settings;
@@ -103,7 +96,7 @@ impl Orders {
         let database_url = database_url(settings);
         let queries = Queries::open(&database_url)?;
         let accounts = Accounts::open(&database_url)?;
-        let host = Arc::new(LogHost(engine.clone()));
+        let host = Arc::new(engine.clone());
         let bridge = bridge::start(host, &bridge::Options { database_url: database_url.clone() })?;
         let watcher = bridge.watcher();
         let contact = tokio::time::timeout(CONTACT_TIMEOUT, watcher.first_contact()).await;
@@ -139,88 +132,5 @@ impl Orders {
         if let Drained::No { applied, durable } = bridge.stop(STOP_TIMEOUT) {
             tracing::warn!(%applied, %durable, "the next start delivers the remaining orders");
         }
-    }
-}
-
-/// The engine, as the bridge sees it.
-struct LogHost(Engine);
-
-impl Host for LogHost {
-    type Source = LogSource;
-
-    fn identity(&self) -> LogIdentity {
-        self.0.identity()
-    }
-
-    fn source(&self) -> LogSource {
-        LogSource(self.0.reader())
-    }
-
-    fn durable_lsn(&self) -> Lsn {
-        self.0.durable_lsn()
-    }
-
-    fn wait_durable_beyond(&self, lsn: Lsn, timeout: Duration) -> bool {
-        self.0.wait_durable_beyond(lsn, timeout)
-    }
-
-    fn order_prefix(&self) -> OrderPrefix {
-        self.0.order_prefix()
-    }
-
-    fn request_hash_key(&self) -> [u8; 16] {
-        self.0.request_hash_key()
-    }
-
-    fn announced_lsn(&self, sink: &str) -> Lsn {
-        self.0.announced_lsn(sink)
-    }
-
-    fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
-        self.0.sink_advanced(sink, lsn, marks)
-    }
-}
-
-/// What the operating system refuses now it may grant later; damage stays.
-fn unreadable(error: ReadError) -> Unreadable {
-    let passing = matches!(error, ReadError::Io { .. });
-    Unreadable { passing, source: Box::new(error) }
-}
-
-/// The log's reader, as the bridge reads it.
-struct LogSource(wal::Reader);
-
-impl EventSource for LogSource {
-    fn seek(&mut self, lsn: Lsn) -> Result<u32, SeekError> {
-        self.0.seek(lsn).map_err(|error| match error {
-            ReadError::BeyondEnd { end, .. } => SeekError::BeyondEnd { end },
-            ReadError::Retired { oldest, .. } => SeekError::Retired { oldest },
-            ReadError::NotAFrameEnd(_) => SeekError::NotAFrameEnd,
-            other => SeekError::Unreadable(unreadable(other)),
-        })
-    }
-
-    fn read_frame(&mut self, batch: &mut Batch) -> Result<bool, Unreadable> {
-        let frame = self.0.next_frame().map_err(unreadable)?;
-        let Some(frame) = frame else { return Ok(false) };
-        for record in frame.records() {
-            let record =
-                record.map_err(|error| Unreadable { passing: false, source: Box::new(error) })?;
-            batch.push(Entry {
-                lsn: record.lsn,
-                shard: record.shard,
-                shard_seq: record.shard_seq,
-                kind: record.kind,
-                version: record.kind_version,
-                body: record.body,
-            });
-        }
-        batch.end_frame(FrameEnd {
-            lsn: frame.last_lsn,
-            epoch: frame.epoch,
-            chain: frame.chain,
-            commit_us: frame.commit_us,
-        });
-        Ok(true)
     }
 }

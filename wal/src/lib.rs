@@ -38,6 +38,7 @@
 
 #![warn(missing_docs)]
 
+mod abort;
 mod block;
 mod checksum;
 mod committer;
@@ -74,6 +75,7 @@ mod threads;
 mod verdict;
 mod watermark;
 
+pub use abort::AbortOnPanic;
 pub use control::{Format, OWNER_BYTES};
 pub use device::posix::PosixDevice;
 pub use error::{Busy, LogUnavailable, OpenError, ReadError};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
+use crate::abort::AbortOnPanic;
 use crate::intake::Committed;
 use crate::limits::IDLE_SEAL_MS;
 use crate::log::Log;
@@ -52,18 +53,6 @@ impl Drop for Threads {
         self.log.interrupt();
         for handle in self.handles.drain(..) {
             let _ = handle.join();
-        }
-    }
-}
-
-/// A commit that panics must not leave callers waiting for ever, nor a half-written frame behind
-/// a running server.
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            std::process::abort();
         }
     }
 }

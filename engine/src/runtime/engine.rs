@@ -5,7 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard, RwLock};
-use wal::{Batch, Busy, Class, Log, LogIdentity, LogUnavailable, Lsn, RECORD_HEADER_BYTES, Ticket};
+use wal::{
+    AbortOnPanic, Batch, Busy, Class, Log, LogIdentity, LogUnavailable, Lsn, RECORD_HEADER_BYTES,
+    Ticket,
+};
 
 use super::clock::Clock;
 use super::directory::{Directory, shard_of};
@@ -57,18 +60,6 @@ pub(crate) struct Inner {
     pub(crate) ordered: Ordered,
     /// When the server became ready, engine time; `u64::MAX` before.
     pub(crate) serving_since_ms: AtomicU64,
-}
-
-/// A panic between an event's application and the end of its append would leave a shard that the
-/// log does not know: the process must not live on.
-pub(crate) struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            std::process::abort();
-        }
-    }
 }
 
 /// Applies `events` and appends them, in one piece.

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use wal::{Busy, CONTROL_SHARD, Class, Lsn, Ticket};
+use wal::{AbortOnPanic, Busy, CONTROL_SHARD, Class, Lsn, Ticket};
 
-use super::engine::{AbortOnPanic, COMMAND_ROOM, Engine};
+use super::engine::{COMMAND_ROOM, Engine};
 use crate::core::codec;
 use crate::core::control::Control;
 use crate::core::event::{Body, Event, ShardMarks};

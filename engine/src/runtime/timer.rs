@@ -6,9 +6,9 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use wal::{Busy, Class};
+use wal::{AbortOnPanic, Busy, Class};
 
-use super::engine::{AbortOnPanic, COMMAND_ROOM, Engine, Inner, RESTORE_ROOM, record};
+use super::engine::{COMMAND_ROOM, Engine, Inner, RESTORE_ROOM, record};
 use super::error::OpenError;
 use crate::core::command::Command;
 use crate::core::decide::{Outcome, decide};

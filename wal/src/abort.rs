@@ -1,0 +1,17 @@
+//! A panic that must not be survived.
+
+/// Aborts the process where it is dropped by a panic.
+///
+/// Held wherever a panic would leave others waiting for ever, or a state behind that the log does
+/// not know: between a decision and the end of its append, in a commit, in the threads that keep
+/// time. Elsewhere a panic costs one task, not the sale.
+#[derive(Debug)]
+pub struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            std::process::abort();
+        }
+    }
+}
