@@ -11,13 +11,12 @@ mod shop;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use books::Checked;
-use common::{Server, sluice, wait};
+use common::{Server, Signal, sluice, wait};
 use shop::{Click, Connection, Outcome, Shop, scratch};
 
 const ACTIVITY: u64 = 30_001;
@@ -219,7 +218,7 @@ fn a_followed_dump_shows_what_is_bought_and_ends_with_a_signal() {
     next("Restocked");
     let (id, _) = buy(&story.shop, 7, &mut Connection::new(story.server.address));
     assert_eq!(number(&next("Reserved"), "reservation"), id);
-    terminate(&follow);
+    common::send(&follow, Signal::TERM);
     assert!(wait(&mut follow).success());
 }
 
@@ -233,11 +232,6 @@ fn a_followed_dump_ends_when_nobody_reads_it() {
     drop(lines);
     buy(&story.shop, 7, &mut Connection::new(story.server.address));
     assert!(wait(&mut follow).success());
-}
-
-fn terminate(child: &Child) {
-    let kill = Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-    assert!(kill.success());
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Connection, SECRET, Server, sluice, token, wait};
+use common::{Connection, SECRET, Server, Signal, sluice, token, wait};
 use serde_json::json;
 
 /// Runs `sluice serve` with `args` to its end; its exit code and what it said on stderr.
@@ -43,7 +43,7 @@ fn sigterm_finishes_what_is_in_flight_and_exits_with_0() {
     let idle = server.connect();
     let body = "{\"client_request_id\":\"b\"}";
     let mut waiting = in_flight(&server, activity, body.len());
-    server.signal("TERM");
+    server.signal(Signal::TERM);
     server.error_with("stopping");
     waiting.send(body);
     let answer = waiting.answer().unwrap();
@@ -63,7 +63,7 @@ fn a_killed_server_comes_back_with_everything_it_acknowledged() {
     let activity = server.activity(&json!({"stock": 3}));
     let accepted = [1, 2].map(|user| server.buy(user, activity, "a", 1).json());
     let data_dir = server.data_dir().to_path_buf();
-    server.signal("KILL");
+    server.signal(Signal::KILL);
     let mut server = server;
     assert_eq!(server.wait().code(), None);
     let again = Server::start_in(&data_dir, &[], &[]);
@@ -202,12 +202,12 @@ fn sighup_takes_over_what_can_change() {
     command.arg(&data_dir).arg("--config").arg(&file);
     let mut server = Server::of(command, &data_dir);
     std::fs::write(&file, "[format]\norder_prefix = 7\n[http]\nidle_timeout = '200ms'\n").unwrap();
-    server.signal("HUP");
+    server.signal(Signal::HUP);
     server.error_with("format.order_prefix changed: it needs a restart");
     server.error_with("the configuration was reloaded");
     assert!(server.connect().is_closed());
     std::fs::write(&file, "broken = ").unwrap();
-    server.signal("HUP");
+    server.signal(Signal::HUP);
     server.error_with("the old configuration stays");
     assert_eq!(server.stop().code(), Some(0));
 }
@@ -218,9 +218,9 @@ fn a_second_sigterm_ends_at_once() {
     let mut server = Server::start_with(&[], &patient);
     let activity = server.activity(&json!({}));
     let _stuck = in_flight(&server, activity, 9);
-    server.signal("TERM");
+    server.signal(Signal::TERM);
     server.error_with("stopping");
-    server.signal("TERM");
+    server.signal(Signal::TERM);
     assert_eq!(server.wait().code(), Some(143));
 }
 

@@ -13,6 +13,8 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header};
+pub(crate) use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 use serde_json::{Value, json};
 
 /// The secret that test servers sign with.
@@ -148,13 +150,9 @@ impl Server {
         &self.data_dir
     }
 
-    /// Sends `signal` ("TERM", "HUP", "KILL").
-    pub(crate) fn signal(&self, signal: &str) {
-        let status = Command::new("kill")
-            .args([format!("-{signal}"), self.pid().to_string()])
-            .status()
-            .unwrap();
-        assert!(status.success());
+    /// Sends `signal`.
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(&self.child, signal);
     }
 
     /// Waits for the process to end.
@@ -164,7 +162,7 @@ impl Server {
 
     /// Ends it with SIGTERM and returns how it ended.
     pub(crate) fn stop(&mut self) -> ExitStatus {
-        self.signal("TERM");
+        self.signal(Signal::TERM);
         self.wait()
     }
 
@@ -390,4 +388,10 @@ impl Answer {
     pub(crate) fn verdict(&self) -> (u16, String) {
         (self.status, self.code())
     }
+}
+
+/// Sends `signal` to `child`, which has not been waited for.
+pub(crate) fn send(child: &Child, signal: Signal) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(pid, signal).unwrap();
 }
