@@ -46,7 +46,9 @@ fn core(criterion: &mut Criterion) {
             user += 1;
             seq += 1;
             let command = command(user, hash);
-            let Purchase::Accepted(event) = reserve(&shard, id, &command, 1_000) else { panic!() };
+            let Purchase::Accepted(_, event) = reserve(&shard, id, &command, 1_000) else {
+                panic!()
+            };
             apply_hashed(&mut shard, &event, seq, hash).unwrap();
         });
     });
@@ -59,7 +61,7 @@ fn core(criterion: &mut Criterion) {
     group.bench_function("hash a request id", |bencher| {
         bencher.iter(|| shard.requests().hash(black_box(REQUEST_ID)));
     });
-    let Purchase::Accepted(event) = reserve(&shard, id, &command(1 << 40, hash), 1_000) else {
+    let Purchase::Accepted(_, event) = reserve(&shard, id, &command(1 << 40, hash), 1_000) else {
         panic!()
     };
     let mut bytes = Vec::with_capacity(256);

@@ -116,7 +116,7 @@ impl Sale {
     }
 
     fn buy(&mut self, buyer: u64, request_id: &str, quantity: u32) {
-        let Purchase::Accepted(event) = self.purchase(buyer, request_id, quantity) else {
+        let Purchase::Accepted(_, event) = self.purchase(buyer, request_id, quantity) else {
             panic!("{:?}", self.purchase(buyer, request_id, quantity));
         };
         self.append(&event).unwrap();

@@ -281,12 +281,6 @@ impl Batch<'_> {
         assert!(self.used <= self.reserved, "a batch must stay within the room it reserved");
         seq
     }
-
-    /// Place in the shard of the last record, of this batch or before it: what an answer that
-    /// changed nothing rests on (W1).
-    pub fn last_seq(&self) -> u64 {
-        self.lane.as_ref().map_or(0, |state| state.last_seq)
-    }
 }
 
 impl Drop for Batch<'_> {

@@ -107,11 +107,6 @@ impl Log {
         block_on(self.durable(ticket))
     }
 
-    /// Waits until the log is durable up to `lsn`.
-    pub async fn durable_lsn_reached(&self, lsn: Lsn) -> Result<(), LogUnavailable> {
-        self.inner.parts.watermark.wait_lsn(lsn).await
-    }
-
     /// Waits until something beyond `lsn` is durable, on this thread, at most `timeout`; tells
     /// whether it is.
     #[cfg(not(loom))]

@@ -63,8 +63,6 @@ pub struct Metrics {
     pub spares: u64,
     /// Whether the log has room for new work.
     pub new_admitted: bool,
-    /// Number of the segment being filled.
-    pub segment: u64,
 }
 
 impl Counters {

@@ -219,12 +219,6 @@ impl Activity {
         self.payments.get(&id).map(AsRef::as_ref)
     }
 
-    /// The reservation accepted last.
-    pub fn last_reservation(&self) -> Option<ReservationId> {
-        let position = Position::new(u32::try_from(self.slots.len()).ok()?)?;
-        Some(ReservationId::compose(self.ordinal, position))
-    }
-
     /// A reservation, as it is told to callers.
     pub fn reservation(&self, activity: ActivityId, id: ReservationId) -> Option<Reservation> {
         let slot = self.slot(id)?;

@@ -71,18 +71,15 @@ impl Engine {
         let room = self.inner.log.begin(index, PURCHASE_ROOM, Class::New);
         let at_ms = self.inner.clock.now_ms();
         let told = match (reserve(&shard, activity, &command, at_ms), room) {
-            (decide::Purchase::Accepted(event), Ok(mut batch)) => {
+            (decide::Purchase::Accepted(id, event), Ok(mut batch)) => {
                 let one = std::iter::once(&event);
                 record(&mut shard, &mut batch, PURCHASE_ROOM, one, request_hash);
-                let last = shard.activity(activity).and_then(|it| it.last_reservation());
-                self.told(index, &shard, activity, last, false)
+                self.told(index, &shard, activity, id, false)
             }
-            (decide::Purchase::Accepted(_), Err(busy)) => return Err(busy),
+            (decide::Purchase::Accepted(..), Err(busy)) => return Err(busy),
             // Too much in flight stops new purchases alone: the others need no room.
             (_, Err(Busy::LogUnavailable)) => return Err(Busy::LogUnavailable),
-            (decide::Purchase::Replayed(id), _) => {
-                self.told(index, &shard, activity, Some(id), true)
-            }
+            (decide::Purchase::Replayed(id), _) => self.told(index, &shard, activity, id, true),
             (decide::Purchase::Refused(refusal), _) => Err(refused(&shard, activity, refusal)),
         };
         Ok(self.pending(index, &shard, told))
@@ -110,7 +107,7 @@ impl Engine {
         let Some(found) = it.find_request(user, request_hash) else { return Ok(None) };
         let same = it.slot(found).is_some_and(|slot| slot.quantity() == quantity);
         let told = match same {
-            true => self.told(index, &shard, activity, Some(found), true),
+            true => self.told(index, &shard, activity, found, true),
             false => Err(refused(&shard, activity, Refusal::RequestIdReused)),
         };
         Ok(Some(self.pending(index, &shard, told)))
@@ -140,11 +137,10 @@ impl Engine {
             let &BatchRequest { user, request_id, quantity } = request;
             let command = Reserve { user, request_id, request_hash, quantity, front };
             answers.push(match reserve(&shard, activity, &command, at_ms) {
-                decide::Purchase::Accepted(event) => {
+                decide::Purchase::Accepted(id, event) => {
                     let one = std::iter::once(&event);
                     record(&mut shard, &mut batch, PURCHASE_ROOM, one, request_hash);
-                    let last = shard.activity(activity).and_then(|it| it.last_reservation());
-                    BatchAnswer::Reserved(last.expect("it was just accepted"))
+                    BatchAnswer::Reserved(id)
                 }
                 decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
                 decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
@@ -159,10 +155,10 @@ impl Engine {
         index: u16,
         shard: &Shard,
         activity: ActivityId,
-        id: Option<ReservationId>,
+        id: ReservationId,
         replayed: bool,
     ) -> Result<Purchase, Refused> {
-        match id.and_then(|id| shard.reservation(activity, id)) {
+        match shard.reservation(activity, id) {
             Some(it) => Ok(Purchase { replayed, reservation: self.view(index, shard, it) }),
             None => Err(refused(shard, activity, Refusal::UnknownReservation)),
         }

@@ -11,8 +11,8 @@ use super::{Events, Outcome};
 /// What a purchase comes to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purchase<'a> {
-    /// It shall be.
-    Accepted(Event<'a>),
+    /// It shall be: this reservation, by this event.
+    Accepted(ReservationId, Event<'a>),
     /// The same request made this reservation before.
     Replayed(ReservationId),
     /// It cannot be.
@@ -42,7 +42,9 @@ pub(super) fn outcome<'a>(
     at_ms: u64,
 ) -> Outcome<'a> {
     match reserve(shard, activity, command, at_ms) {
-        Purchase::Accepted(first) => Outcome::Accepted { events: Events { first, second: None } },
+        Purchase::Accepted(_, first) => {
+            Outcome::Accepted { events: Events { first, second: None } }
+        }
         Purchase::Refused(refusal) => Outcome::Refused(refusal),
         Purchase::Replayed(id) => match shard.reservation(activity, id) {
             Some(reservation) => Outcome::Repeated(Answer::Reservation(Box::new(reservation))),
@@ -101,18 +103,17 @@ fn rules<'a>(
     // Four thousand million reservations of one activity fill any memory before this.
     let position = Position::after(activity.slots.len()).ok_or(Refusal::LimitReached)?;
 
-    Ok(Purchase::Accepted(Event {
-        at_ms,
-        body: Body::Reserved {
-            activity: id,
-            front,
-            reservation: ReservationId::compose(activity.ordinal, position),
-            user,
-            quantity,
-            held,
-            version: activity.version,
-            figures,
-            request_id,
-        },
-    }))
+    let reservation = ReservationId::compose(activity.ordinal, position);
+    let body = Body::Reserved {
+        activity: id,
+        front,
+        reservation,
+        user,
+        quantity,
+        held,
+        version: activity.version,
+        figures,
+        request_id,
+    };
+    Ok(Purchase::Accepted(reservation, Event { at_ms, body }))
 }
