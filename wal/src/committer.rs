@@ -42,9 +42,10 @@ struct Failure {
     source: io::Error,
 }
 
-impl From<Failed> for Failure {
-    fn from(failed: Failed) -> Self {
-        Self { op: "create", path: failed.path, source: failed.source }
+impl Failure {
+    fn of_spare(parts: &Parts, failed: Failed) -> Self {
+        let Failed { path, source } = failed;
+        Self { op: "create", path: parts.device.display(&path), source }
     }
 }
 
@@ -233,7 +234,10 @@ impl Tail {
     /// Heads a spare as the successor of `sealed`, which is valid exactly up to here.
     fn rotate(&mut self, parts: &Parts, sealed: SegmentId) -> Result<(), Failure> {
         let device = &*parts.device;
-        let spare = parts.spares.take(device, &parts.intake)?;
+        let spare = parts
+            .spares
+            .take(device, &parts.intake)
+            .map_err(|failed| Failure::of_spare(parts, failed))?;
         let id = sealed.plus(1);
         let failure = |op, path: &str, source| Failure { op, path: device.display(path), source };
         let header = SegmentHeader {
@@ -294,5 +298,5 @@ fn fail(parts: &Parts, failure: Failure) -> LogUnavailable {
 
 /// Fails the log for a spare that could not be made.
 pub(crate) fn fail_spare(parts: &Parts, failed: Failed) -> LogUnavailable {
-    fail(parts, failed.into())
+    fail(parts, Failure::of_spare(parts, failed))
 }

@@ -212,8 +212,10 @@ impl Reader {
 
     fn header(&self, id: SegmentId) -> Result<(Arc<dyn File>, SegmentHeader), ReadError> {
         let path = names::segment(id);
-        let file =
-            self.device.open(&path).map_err(|source| self.io("open", path.clone(), source))?;
+        let file = self
+            .device
+            .open_to_read(&path)
+            .map_err(|source| self.io("open", path.clone(), source))?;
         let mut block = Blocks::new(1);
         let read = read_full(&*file, block.bytes_mut(), 0)
             .map_err(|source| self.io("read", path.clone(), source))?;

@@ -59,7 +59,7 @@ const TESTS_HEART: Step = Step {
 const TESTS_SHOP: Step = Step {
     name: "tests-shop",
     work: Work::cargo("test --locked --no-fail-fast -p migrations -p bridge -p server"),
-    budget_minutes: 10,
+    budget_minutes: 12,
 };
 
 /// The function library on a real server: its contract, and random histories against the engine, to

@@ -306,16 +306,7 @@ impl Connection {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Answer {
-        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
-        for (name, value) in headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
-        }
-        if !body.is_empty() || method == "POST" || method == "PUT" {
-            request.push_str(&format!("Content-Length: {}\r\n", body.len()));
-        }
-        request.push_str("\r\n");
-        request.push_str(body);
-        self.send(request);
+        self.send(request(method, path, headers, body));
         self.answer().expect("an answer")
     }
 
@@ -350,6 +341,20 @@ impl Connection {
             Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
         }
     }
+}
+
+/// The bytes of a request.
+pub(crate) fn request(method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> String {
+    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\n");
+    for (name, value) in headers {
+        request.push_str(&format!("{name}: {value}\r\n"));
+    }
+    if !body.is_empty() || method == "POST" || method == "PUT" {
+        request.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    request.push_str("\r\n");
+    request.push_str(body);
+    request
 }
 
 /// An answer.

@@ -61,6 +61,10 @@ pub trait Device: Send + Sync {
     fn create_zeroed(&self, path: &str, bytes: u64) -> io::Result<()>;
     /// Opens an existing file to read and write.
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>>;
+    /// Opens an existing file to read it, through the page cache.
+    fn open_to_read(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        self.open(path)
+    }
     /// Opens an existing file to read what is on the disk, past the page cache where the file
     /// system can. Buffers and offsets must be whole blocks.
     fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>>;

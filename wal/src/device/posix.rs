@@ -87,6 +87,10 @@ impl Device for PosixDevice {
         Ok(Arc::new(PosixFile(file)))
     }
 
+    fn open_to_read(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(PosixFile(fs::File::open(self.path(path))?)))
+    }
+
     fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>> {
         let path = self.path(path);
         let direct = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or(0);

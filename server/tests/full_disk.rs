@@ -1,0 +1,162 @@
+//! A file system that is really full: new purchases stop, what must go on goes on, and when there
+//! is room again the sale does so by itself.
+//!
+//! The server runs in a mount namespace of its own, on a small ext4 in a file, or on a small file
+//! system in memory where the machine has no loop devices. This test looks in through `/proc`.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "common/books.rs"]
+mod books;
+mod common;
+#[path = "common/shop.rs"]
+mod shop;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{PATIENCE, Server, sluice, token};
+use serde_json::json;
+use shop::{Answer, Connection, scratch};
+
+/// Room for a handful of segments, the orders, and ext4's own journal.
+const DISK_BYTES: u64 = 64 << 20;
+
+/// The smallest segment that the default frame allows.
+const SEGMENT_BYTES: &str = "2101248";
+
+/// Purchases, one frame each, in which every spare segment must be used up: each holds 512.
+const PURCHASES_MAX: u64 = 4_000;
+
+/// Mounts a small file system at `$1` and becomes the server.
+const MOUNT: &str = r#"
+dir=$1 image=$2 bytes=$3; shift 3
+PATH=$PATH:/usr/sbin:/sbin
+if mkfs.ext4 -q -F -m 0 "$image" >/dev/null 2>&1 && mount -o loop "$image" "$dir" 2>/dev/null
+then echo "on ext4" > "$image.kind"
+else mount -t tmpfs -o "size=$bytes" tmpfs "$dir" || exit; echo "on tmpfs" > "$image.kind"
+fi
+exec "$@"
+"#;
+
+/// A server on a small disk.
+struct SmallDisk {
+    server: Server,
+    /// The disk, as this process sees it.
+    root: PathBuf,
+}
+
+impl SmallDisk {
+    fn start(mount_point: &Path, image: &Path) -> Self {
+        fs::File::create(image).unwrap().set_len(DISK_BYTES).unwrap();
+        let data_dir = mount_point.join("data");
+        let mut serve =
+            sluice(["serve", "--demo", "--accept-file-system", "--listen", "127.0.0.1:0"]);
+        serve.arg("--data-dir").arg(&data_dir);
+        let mut command = Command::new("unshare");
+        if !rustix::process::geteuid().is_root() {
+            command.args(["--user", "--map-root-user"]);
+        }
+        command.args(["--mount", "sh", "-c", MOUNT, "sh"]).arg(mount_point).arg(image);
+        command.arg(DISK_BYTES.to_string()).arg(serve.get_program()).args(serve.get_args());
+        for (name, value) in serve.get_envs() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.env("SLUICE_FORMAT__SEGMENT_BYTES", SEGMENT_BYTES);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let server = Server::of(command, &data_dir);
+        println!("{}", fs::read_to_string(image.with_extension("kind")).unwrap().trim());
+        let inside = mount_point.strip_prefix("/").unwrap();
+        let root = Path::new("/proc").join(server.pid().to_string()).join("root").join(inside);
+        Self { server, root }
+    }
+
+    fn ballast(&self) -> PathBuf {
+        self.root.join("ballast")
+    }
+
+    /// Takes what room is left.
+    fn fill(&self) {
+        let mut ballast =
+            fs::OpenOptions::new().create(true).append(true).open(self.ballast()).unwrap();
+        let mut piece = vec![0xBA; 1 << 20];
+        while !piece.is_empty() {
+            match ballast.write(&piece) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+                    piece.truncate(piece.len() / 2);
+                }
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+}
+
+fn buy(connection: &mut Connection, activity: u64, user: u64) -> Answer {
+    let path = format!("/api/flashsales/{activity}/purchase");
+    let body = json!({ "client_request_id": "once", "quantity": 1 });
+    connection.call(("POST", &path), &token(user, "user"), Some(&body)).unwrap()
+}
+
+#[test]
+fn a_full_disk_stops_purchases_alone_and_they_resume_when_there_is_room() {
+    let scratch = scratch();
+    let mount_point = scratch.path().join("disk");
+    fs::create_dir(&mount_point).unwrap();
+    let disk = SmallDisk::start(&mount_point, &scratch.path().join("image"));
+    let server = &disk.server;
+    let activity = server.activity(&json!({ "stock": 100_000 }));
+    let mut connection = Connection::new(server.address);
+    let first = buy(&mut connection, activity, 1);
+    assert_eq!(first.status, 202, "{first:?}");
+
+    disk.fill();
+    let mut accepted = 1;
+    let refused = loop {
+        let answer = buy(&mut connection, activity, accepted + 1);
+        if answer.status != 202 {
+            break answer;
+        }
+        accepted += 1;
+        assert!(accepted < PURCHASES_MAX, "the disk is full and purchases go on");
+        // The orders' database and the snapshots give room back now and then.
+        if accepted % 50 == 0 {
+            disk.fill();
+        }
+    };
+    assert_eq!((refused.status, refused.body["code"].as_str()), (503, Some("overloaded")));
+
+    let order_no = first.body["order_no"].as_str().unwrap();
+    let cancel = format!("/api/orders/{order_no}/cancel");
+    assert_eq!(server.as_user(1, "POST", &cancel, None).status, 200, "a cancel goes on");
+    for change in ["pause", "resume", "unpublish", "publish"] {
+        let path = format!("/api/admin/flashsales/{activity}/{change}");
+        assert_eq!(server.as_admin("POST", &path, None).status, 204, "{change} goes on");
+    }
+    assert_eq!(buy(&mut connection, activity, accepted + 1).status, 503, "still full");
+
+    fs::remove_file(disk.ballast()).unwrap();
+    let deadline = Instant::now() + PATIENCE;
+    while buy(&mut connection, activity, accepted + 1).status != 202 {
+        assert!(Instant::now() < deadline, "purchases do not resume");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    accepted += 1;
+    let [total, available, locked, sold] = server.figures(activity);
+    assert_eq!((total, available, locked, sold), (100_000, 100_000 - locked, accepted - 1, 0));
+    let checked = loop {
+        // Beside a running server the last frame counts once it is promised.
+        let checked = books::check(&disk.root.join("data"), activity);
+        if checked.reservations == accepted {
+            break checked;
+        }
+        assert!(Instant::now() < deadline, "{checked:?}, not {accepted}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!((checked.locked, checked.rolled_back), (accepted - 1, 1));
+}

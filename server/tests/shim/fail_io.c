@@ -1,0 +1,163 @@
+/*
+ * Makes the k-th operation on a log's files fail, under the built binary.
+ *
+ * Loaded with LD_PRELOAD. It counts the operations that change what is on disk below FAIL_IO_DIR
+ * (the segments and CONTROL: a snapshot that fails is no reason to stop), and makes the one
+ * numbered FAIL_IO_AT fail:
+ *
+ *   FAIL_IO_DIR      the data directory, absolute
+ *   FAIL_IO_AT       which operation fails, from 1
+ *   FAIL_IO_ERRNO    with which error
+ *   FAIL_IO_OPS      which operations count: letters of "wsor" (write, sync, open, rename)
+ *   FAIL_IO_LASTING  if set, every later one fails as well
+ *   FAIL_IO_REPORT   a file that is written at the moment an operation fails
+ *
+ * A sync that fails has not synced, a write that fails has written nothing: what the disk really
+ * does in between is the simulated disk's part (sim/).
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static atomic_long done;
+
+#define REAL(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
+
+static int is_log_path(const char *path) {
+    const char *dir = getenv("FAIL_IO_DIR");
+    if (dir == NULL || strncmp(path, dir, strlen(dir)) != 0) {
+        return 0;
+    }
+    const char *rest = path + strlen(dir);
+    return strncmp(rest, "/wal", 4) == 0 || strncmp(rest, "/CONTROL", 8) == 0;
+}
+
+static int is_log_file(int fd) {
+    char link[64], path[4096];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    if (length < 0) {
+        return 0;
+    }
+    path[length] = 0;
+    return is_log_path(path);
+}
+
+static void report(char op, long number) {
+    const char *path = getenv("FAIL_IO_REPORT");
+    if (path == NULL) {
+        return;
+    }
+    int fd = REAL(open)(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd >= 0) {
+        dprintf(fd, "%c %ld\n", op, number);
+        close(fd);
+    }
+}
+
+/* Counts an operation; tells whether it is to fail, with errno set. */
+static int fails(char op) {
+    const char *ops = getenv("FAIL_IO_OPS");
+    const char *at = getenv("FAIL_IO_AT");
+    const char *code = getenv("FAIL_IO_ERRNO");
+    if (ops == NULL || at == NULL || code == NULL || strchr(ops, op) == NULL) {
+        return 0;
+    }
+    long number = atomic_fetch_add(&done, 1) + 1;
+    long first = atol(at);
+    if (number != first && !(number > first && getenv("FAIL_IO_LASTING") != NULL)) {
+        return 0;
+    }
+    report(op, number);
+    errno = atoi(code);
+    return 1;
+}
+
+ssize_t pwrite(int fd, const void *bytes, size_t count, off_t offset) {
+    if (is_log_file(fd) && fails('w')) {
+        return -1;
+    }
+    return REAL(pwrite)(fd, bytes, count, offset);
+}
+
+ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t offset) {
+    if (is_log_file(fd) && fails('w')) {
+        return -1;
+    }
+    return REAL(pwrite64)(fd, bytes, count, offset);
+}
+
+ssize_t pwritev2(int fd, const struct iovec *pieces, int count, off_t offset, int flags) {
+    if (is_log_file(fd) && fails('w')) {
+        return -1;
+    }
+    return REAL(pwritev2)(fd, pieces, count, offset, flags);
+}
+
+ssize_t pwritev64v2(int fd, const struct iovec *pieces, int count, off64_t offset, int flags) {
+    if (is_log_file(fd) && fails('w')) {
+        return -1;
+    }
+    return REAL(pwritev64v2)(fd, pieces, count, offset, flags);
+}
+
+ssize_t write(int fd, const void *bytes, size_t count) {
+    if (fd > 2 && is_log_file(fd) && fails('w')) {
+        return -1;
+    }
+    return REAL(write)(fd, bytes, count);
+}
+
+int fsync(int fd) {
+    if (is_log_file(fd) && fails('s')) {
+        return -1;
+    }
+    return REAL(fsync)(fd);
+}
+
+int fdatasync(int fd) {
+    if (is_log_file(fd) && fails('s')) {
+        return -1;
+    }
+    return REAL(fdatasync)(fd);
+}
+
+int rename(const char *from, const char *to) {
+    if (is_log_path(to) && fails('r')) {
+        return -1;
+    }
+    return REAL(rename)(from, to);
+}
+
+/* Opens that may write. */
+static int open_fails(const char *path, int flags) {
+    return (flags & (O_WRONLY | O_RDWR)) != 0 && is_log_path(path) && fails('o');
+}
+
+#define MODE(flags, mode)                                                                         \
+    if (((flags) & O_CREAT) != 0) {                                                               \
+        va_list rest;                                                                             \
+        va_start(rest, flags);                                                                    \
+        mode = va_arg(rest, mode_t);                                                              \
+        va_end(rest);                                                                             \
+    }
+
+int open(const char *path, int flags, ...) {
+    mode_t mode = 0;
+    MODE(flags, mode)
+    return open_fails(path, flags) ? -1 : REAL(open)(path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...) {
+    mode_t mode = 0;
+    MODE(flags, mode)
+    return open_fails(path, flags) ? -1 : REAL(open64)(path, flags, mode);
+}
