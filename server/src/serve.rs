@@ -227,6 +227,7 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
         options.order_prefix = prefix;
     }
     options.companions.extend(orders::companions(settings));
+    options.appends = settings.wal.device.into();
     options.accept_clock = settings.accept_clock;
     options.accept_file_system = settings.accept_file_system;
     let (engine, report) = tokio::task::spawn_blocking(|| Engine::open(options)).await??;

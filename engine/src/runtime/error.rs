@@ -54,6 +54,7 @@ fn log_exit_code(error: &wal::OpenError) -> u8 {
             // The directory named is none that this user can keep a log in.
             io::ErrorKind::NotADirectory
             | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::Unsupported
             | io::ErrorKind::ReadOnlyFilesystem => 2,
             _ => 4,
         },

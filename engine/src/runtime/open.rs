@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
-use wal::device::Device;
+use wal::device::{AppendChoice, Appends, Device};
 use wal::limits::{
     BATCH_FRAME_DIVISOR, FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT,
 };
@@ -47,6 +47,8 @@ pub struct EngineOptions {
     pub in_flight_bytes_max: u64,
     /// Prefix of order numbers, fixed when the directory is formatted.
     pub order_prefix: OrderPrefix,
+    /// How the log's segments are written.
+    pub appends: AppendChoice,
     /// Starts although the wall clock lies far behind the log.
     pub accept_clock: bool,
     /// Starts although the file system promises little.
@@ -70,6 +72,7 @@ impl EngineOptions {
             frame_bytes_max: u32::try_from(FRAME_BYTES_MAX).unwrap_or(u32::MAX),
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             order_prefix: OrderPrefix::DEFAULT,
+            appends: AppendChoice::Auto,
             accept_clock: false,
             accept_file_system: false,
             on_fatal: Box::new(end_process),
@@ -133,6 +136,16 @@ impl fmt::Display for OpenReport {
                 torn.offset, torn.path, torn.bytes
             )?;
         }
+        let Appends { direct, buffered_us, direct_us } = self.log.appends;
+        let way = if direct { "past the page cache" } else { "through the page cache" };
+        write!(f, "; it is written {way}")?;
+        if let Some(buffered_us) = buffered_us {
+            write!(f, " (a durable block takes {buffered_us} us through it, ")?;
+            match direct_us {
+                Some(direct_us) => write!(f, "{direct_us} us past it)")?,
+                None => f.write_str("the file system has no way past it)")?,
+            }
+        }
         if self.log.file_system == wal::device::FileSystem::Overlay {
             f.write_str("; the directory lies in a container's own layer and goes with it")?;
         }
@@ -146,7 +159,8 @@ impl Engine {
     /// # Errors
     /// [`OpenError`]; nothing on disk has changed.
     pub fn open(options: EngineOptions) -> Result<(Self, OpenReport), OpenError> {
-        let device = Arc::new(PosixDevice::new(&options.data_dir));
+        let device = PosixDevice::new(&options.data_dir).with_appends(options.appends);
+        let device = Arc::new(device);
         Self::open_on(device, options)
     }
 

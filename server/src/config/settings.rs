@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use wal::device::AppendChoice;
 
 use super::{ConfigError, Entry, Secret};
 use crate::duration;
@@ -48,6 +49,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("token.secret_file", None),
     fixed("format.order_prefix", Some("1")),
     fixed("format.segment_bytes", Some("67108864")),
+    fixed("wal.device", Some("auto")),
     fixed("http.connections_max", Some("8192")),
     fixed("http.waiters_max", Some("4096")),
     live("http.header_timeout", "5s"),
@@ -88,6 +90,8 @@ pub(crate) struct Settings {
     pub(crate) token: Token,
     /// What is fixed when a data directory is made.
     pub(crate) format: Format,
+    /// How the log is written.
+    pub(crate) wal: Wal,
     /// Bounds of the HTTP listener.
     pub(crate) http: Http,
 }
@@ -110,6 +114,36 @@ pub(crate) struct Format {
     pub(crate) order_prefix: u16,
     /// Bytes of a log segment.
     pub(crate) segment_bytes: u64,
+}
+
+/// `[wal]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wal {
+    /// How its segments are written.
+    pub(crate) device: WalDevice,
+}
+
+/// Ways to write a segment.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum WalDevice {
+    /// Measured at the start: whichever is faster.
+    Auto,
+    /// Past the page cache.
+    Direct,
+    /// Through the page cache, then a sync.
+    Buffered,
+}
+
+impl From<WalDevice> for AppendChoice {
+    fn from(device: WalDevice) -> Self {
+        match device {
+            WalDevice::Auto => Self::Auto,
+            WalDevice::Direct => Self::Direct,
+            WalDevice::Buffered => Self::Buffered,
+        }
+    }
 }
 
 /// `[http]`
