@@ -65,6 +65,14 @@ struct LaneState {
     last_seq: u64,
 }
 
+impl LaneState {
+    #[cold]
+    fn close_chunk(&mut self) {
+        let full = std::mem::take(&mut self.open);
+        self.full.push_back(full);
+    }
+}
+
 /// Records waiting to be committed.
 pub(crate) struct Intake {
     lanes: Box<[CachePadded<Mutex<LaneState>>]>,
@@ -244,6 +252,7 @@ pub struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    #[inline]
     fn lane(&mut self) -> &mut LaneState {
         self.lane.as_mut().expect("the lane is held until the batch is dropped")
     }
@@ -252,13 +261,13 @@ impl Batch<'_> {
     ///
     /// # Panics
     /// Where they could not: callers bound their commands far below a frame.
+    #[inline]
     pub fn command(&mut self, bytes: usize) {
         let chunk_bytes_max = self.intake.chunk_bytes_max;
         assert!(bytes <= chunk_bytes_max, "a command of {bytes} bytes does not fit a chunk");
         let state = self.lane();
         if state.open.records > 0 && state.open.bytes.len() + bytes > chunk_bytes_max {
-            let full = std::mem::take(&mut state.open);
-            state.full.push_back(full);
+            state.close_chunk();
         }
     }
 

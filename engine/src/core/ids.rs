@@ -12,7 +12,7 @@
 //! while ids do not.
 
 use std::fmt;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use super::limits::{ID_MAX, ORDER_PREFIX_MAX, ORDINAL_BITS};
 
@@ -20,18 +20,21 @@ macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub struct $name(u64);
+        pub struct $name(NonZeroU64);
 
         impl $name {
             /// The id for `value`, or `None` outside `1..=2^53 - 1`: such a number would not
             /// survive a JSON parser that reads integers as doubles.
             pub const fn new(value: u64) -> Option<Self> {
-                if value >= 1 && value <= ID_MAX { Some(Self(value)) } else { None }
+                match NonZeroU64::new(value) {
+                    Some(id) if value <= ID_MAX => Some(Self(id)),
+                    _ => None,
+                }
             }
 
             /// The id as a number in `1..=2^53 - 1`.
             pub const fn get(self) -> u64 {
-                self.0
+                self.0.get()
             }
         }
 
@@ -110,18 +113,18 @@ impl Position {
 
 impl ReservationId {
     /// The id of the reservation at `position` of the activity with `ordinal`.
-    pub const fn compose(ordinal: Ordinal, position: Position) -> Self {
-        Self((ordinal.0 as u64) << 32 | position.get() as u64)
+    pub fn compose(ordinal: Ordinal, position: Position) -> Self {
+        Self(NonZeroU64::from(position.0) | u64::from(ordinal.0) << 32)
     }
 
     /// The activity ordinal in this id.
     pub const fn ordinal(self) -> Ordinal {
-        Ordinal((self.0 >> 32) as u32)
+        Ordinal((self.get() >> 32) as u32)
     }
 
     /// The position in this id, or `None` where its low half is 0 (no reservation has it).
     pub const fn position(self) -> Option<Position> {
-        Position::new((self.0 & 0xFFFF_FFFF) as u32)
+        Position::new((self.get() & 0xFFFF_FFFF) as u32)
     }
 }
 

@@ -1,15 +1,17 @@
 //! Purchases through the engine: one at a time, or many under one lock.
 
-use wal::{Busy, Class};
+use wal::{AbortOnPanic, Batch, Busy, Class};
 
-use super::engine::{Engine, PURCHASE_ROOM, record};
+use super::engine::{Engine, PURCHASE_ROOM};
 use super::pending::Pending;
 use super::views::ReservationView;
+use crate::core::codec;
 use crate::core::command::{Refusal, Reserve};
 use crate::core::decide::{self, reserve};
 use crate::core::event::Front;
 use crate::core::ids::{ActivityId, ReservationId, UserId};
 use crate::core::shard::Shard;
+use crate::core::till::Till;
 
 /// A purchase that was accepted, now or before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -70,17 +72,20 @@ impl Engine {
         let mut shard = self.lock(index);
         let room = self.inner.log.begin(index, PURCHASE_ROOM, Class::New);
         let at_ms = self.inner.clock.now_ms();
-        let told = match (reserve(&shard, activity, &command, at_ms), room) {
-            (decide::Purchase::Accepted(id, event), Ok(mut batch)) => {
-                let one = std::iter::once(&event);
-                record(&mut shard, &mut batch, PURCHASE_ROOM, one, request_hash);
-                self.told(index, &shard, activity, id, false)
-            }
-            (decide::Purchase::Accepted(..), Err(busy)) => return Err(busy),
+        let purchase = match room {
+            Ok(mut batch) => buy(&mut shard.till(activity, at_ms), &mut batch, &command),
+            Err(Busy::LogUnavailable) => return Err(Busy::LogUnavailable),
             // Too much in flight stops new purchases alone: the others need no room.
-            (_, Err(Busy::LogUnavailable)) => return Err(Busy::LogUnavailable),
-            (decide::Purchase::Replayed(id), _) => self.told(index, &shard, activity, id, true),
-            (decide::Purchase::Refused(refusal), _) => Err(refused(&shard, activity, refusal)),
+            Err(Busy::Overloaded) => match reserve(&shard, activity, &command, at_ms) {
+                decide::Purchase::Accepted(..) => return Err(Busy::Overloaded),
+                decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
+                decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
+            },
+        };
+        let told = match purchase {
+            BatchAnswer::Reserved(id) => self.told(index, &shard, activity, id, false),
+            BatchAnswer::Replayed(id) => self.told(index, &shard, activity, id, true),
+            BatchAnswer::Refused(refusal) => Err(refused(&shard, activity, refusal)),
         };
         Ok(self.pending(index, &shard, told))
     }
@@ -133,19 +138,13 @@ impl Engine {
         let room = requests.len() * PURCHASE_ROOM;
         let mut batch = self.inner.log.begin(index, room, Class::New)?;
         let at_ms = self.inner.clock.now_ms();
+        let mut till = shard.till(activity, at_ms);
         for (request, request_hash) in requests.iter().zip(hashes) {
             let &BatchRequest { user, request_id, quantity } = request;
             let command = Reserve { user, request_id, request_hash, quantity, front };
-            answers.push(match reserve(&shard, activity, &command, at_ms) {
-                decide::Purchase::Accepted(id, event) => {
-                    let one = std::iter::once(&event);
-                    record(&mut shard, &mut batch, PURCHASE_ROOM, one, request_hash);
-                    BatchAnswer::Reserved(id)
-                }
-                decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
-                decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
-            });
+            answers.push(buy(&mut till, &mut batch, &command));
         }
+        drop(till);
         drop(batch);
         Ok(self.pending(index, &shard, answers))
     }
@@ -162,6 +161,27 @@ impl Engine {
             Some(it) => Ok(Purchase { replayed, reservation: self.view(index, shard, it) }),
             None => Err(refused(shard, activity, Refusal::UnknownReservation)),
         }
+    }
+}
+
+/// Decides a purchase; makes an accepted one so and appends its event, in one piece.
+///
+/// # Panics
+/// Never: what would panic here aborts the process.
+#[inline]
+fn buy(till: &mut Till<'_>, batch: &mut Batch<'_>, command: &Reserve<'_>) -> BatchAnswer {
+    let _guard = AbortOnPanic;
+    match till.reserve(command) {
+        decide::Purchase::Accepted(id, event) => {
+            batch.command(PURCHASE_ROOM);
+            let seq = batch.append((codec::kind(&event.body), codec::FORMAT_VERSION), |out| {
+                codec::encode_inline(&event, out)
+            });
+            assert_eq!(seq, till.applied_seq(), "the log's order is the shard's");
+            BatchAnswer::Reserved(id)
+        }
+        decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
+        decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
     }
 }
 

@@ -8,7 +8,7 @@
 
 mod operator;
 mod payment;
-mod purchase;
+pub(super) mod purchase;
 
 use std::sync::Arc;
 
@@ -168,8 +168,7 @@ pub fn apply_hashed(
             }
             Place::Live(activity) => {
                 change(activity, &event.body, &now)?;
-                activity.assert_conserved(id);
-                activity.published.set(durable_seq, shard_seq, activity.view());
+                activity.changed(id, durable_seq, shard_seq);
                 if matches!(event.body, Body::ActivityEdited { .. }) {
                     let terms = Arc::clone(&activity.terms);
                     activity.published_terms.set(durable_seq, shard_seq, terms);
@@ -250,6 +249,13 @@ fn archive(activity: &Activity, id: ActivityId) -> Result<Tombstone, ApplyError>
 }
 
 impl Activity {
+    /// Notes that the record `shard_seq` was the last of a change: what must hold is held, and
+    /// lists may show the result.
+    pub(super) fn changed(&mut self, id: ActivityId, durable_seq: u64, shard_seq: u64) {
+        self.assert_conserved(id);
+        self.published.set(durable_seq, shard_seq, self.view());
+    }
+
     /// Holds what no event may break.
     fn assert_conserved(&self, id: ActivityId) {
         // W17: every unit is in exactly one pool.

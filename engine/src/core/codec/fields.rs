@@ -13,6 +13,7 @@ use super::super::limits::{
 };
 use super::reader::Reader;
 use super::texts::{Short, Text};
+use super::writer::Writer;
 
 /// A sort of field. `fits` holds the bounds that its type alone does not, and is asked on both
 /// sides: before `put` and after `take`.
@@ -20,7 +21,7 @@ pub(super) trait Field {
     type Value<'a>: Copy;
 
     fn fits(value: Self::Value<'_>) -> bool;
-    fn put(value: Self::Value<'_>, out: &mut Vec<u8>);
+    fn put(value: Self::Value<'_>, out: &mut Writer<'_>);
     fn take<'a>(reader: &mut Reader<'a>) -> Option<Self::Value<'a>>;
 }
 
@@ -36,8 +37,9 @@ macro_rules! integers {
                 $fits
             }
 
-            fn put(value: $int, out: &mut Vec<u8>) {
-                out.extend_from_slice(&value.to_le_bytes());
+            #[inline(always)]
+            fn put(value: $int, out: &mut Writer<'_>) {
+                out.fixed(value.to_le_bytes());
             }
 
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$int> {
@@ -78,8 +80,9 @@ macro_rules! ids {
                 $fits
             }
 
-            fn put(value: $id, out: &mut Vec<u8>) {
-                out.extend_from_slice(&value.get().to_le_bytes());
+            #[inline(always)]
+            fn put(value: $id, out: &mut Writer<'_>) {
+                out.fixed(value.get().to_le_bytes());
             }
 
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$id> {
@@ -113,8 +116,8 @@ impl Field for MaybeActivity {
         true
     }
 
-    fn put(value: Option<ActivityId>, out: &mut Vec<u8>) {
-        out.extend_from_slice(&value.map_or(0, ActivityId::get).to_le_bytes());
+    fn put(value: Option<ActivityId>, out: &mut Writer<'_>) {
+        out.fixed(value.map_or(0, ActivityId::get).to_le_bytes());
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<Option<ActivityId>> {
@@ -135,8 +138,8 @@ impl Field for ActivityOrdinal {
         value != Ordinal::ADOPTED
     }
 
-    fn put(value: Ordinal, out: &mut Vec<u8>) {
-        out.extend_from_slice(&value.get().to_le_bytes());
+    fn put(value: Ordinal, out: &mut Writer<'_>) {
+        out.fixed(value.get().to_le_bytes());
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<Ordinal> {
@@ -154,9 +157,10 @@ impl Field for UnitFigures {
         value.total() <= u64::from(UNITS_MAX)
     }
 
-    fn put(value: Figures, out: &mut Vec<u8>) {
+    #[inline(always)]
+    fn put(value: Figures, out: &mut Writer<'_>) {
         for units in [value.available, value.locked, value.sold] {
-            out.extend_from_slice(&units.to_le_bytes());
+            out.fixed(units.to_le_bytes());
         }
     }
 
@@ -175,8 +179,8 @@ impl Field for Flag {
         true
     }
 
-    fn put(value: bool, out: &mut Vec<u8>) {
-        out.push(u8::from(value));
+    fn put(value: bool, out: &mut Writer<'_>) {
+        out.fixed([u8::from(value)]);
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<bool> {
@@ -200,8 +204,9 @@ macro_rules! coded {
                 true
             }
 
-            fn put(value: $name, out: &mut Vec<u8>) {
-                out.push(value.code());
+            #[inline(always)]
+            fn put(value: $name, out: &mut Writer<'_>) {
+                out.fixed([value.code()]);
             }
 
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$name> {
@@ -226,7 +231,7 @@ impl Field for DecreaseOp {
         }
     }
 
-    fn put(value: DecreaseKey<'_>, out: &mut Vec<u8>) {
+    fn put(value: DecreaseKey<'_>, out: &mut Writer<'_>) {
         let text = match value {
             DecreaseKey::Caller(op) => op,
             DecreaseKey::Edit => "",
@@ -253,7 +258,7 @@ impl Field for By {
             && Short::<0, REQUEST_ID_BYTES_MAX>::fits(value.request_id)
     }
 
-    fn put(value: Actor<'_>, out: &mut Vec<u8>) {
+    fn put(value: Actor<'_>, out: &mut Writer<'_>) {
         Short::<0, ACTOR_BYTES_MAX>::put(value.name, out);
         Short::<0, REQUEST_ID_BYTES_MAX>::put(value.request_id, out);
     }
@@ -276,7 +281,7 @@ impl Field for MaybeBy {
         By::fits(value) && (value.is_none() || !value.name.is_empty())
     }
 
-    fn put(value: Actor<'_>, out: &mut Vec<u8>) {
+    fn put(value: Actor<'_>, out: &mut Writer<'_>) {
         By::put(value, out);
     }
 
@@ -298,7 +303,8 @@ macro_rules! record {
                 $(<$codec>::fits($field))&&*
             }
 
-            fn put(value: $value<'_>, out: &mut Vec<u8>) {
+            #[inline(always)]
+            fn put(value: $value<'_>, out: &mut Writer<'_>) {
                 let $value { $($field),* } = value;
                 $(<$codec>::put($field, out);)*
             }
@@ -338,10 +344,10 @@ impl Field for Marks {
             && value.iter().zip(value.iter().skip(1)).all(|(one, next)| one.0 < next.0)
     }
 
-    fn put(value: ShardMarks<'_>, out: &mut Vec<u8>) {
+    fn put(value: ShardMarks<'_>, out: &mut Writer<'_>) {
         let count = u16::try_from(value.iter().count()).unwrap_or_else(|_| unreachable!("`fits`"));
-        out.extend_from_slice(&count.to_le_bytes());
-        out.extend_from_slice(value.bytes());
+        out.fixed(count.to_le_bytes());
+        out.bytes(value.bytes());
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<ShardMarks<'a>> {

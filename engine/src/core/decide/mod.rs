@@ -6,7 +6,7 @@
 
 mod operator;
 mod payment;
-mod purchase;
+pub(super) mod purchase;
 
 pub use self::purchase::{Purchase, reserve};
 
