@@ -219,9 +219,7 @@ const PREFIX_BITS_MAX: u32 = u64::BITS - LINE_BITS;
 #[inline]
 const fn prefix(hash: u64, depth: u32) -> usize {
     // In two steps: a shift by all 64 bits would be none.
-    #[expect(clippy::cast_possible_truncation, reason = "a directory fits the memory")]
-    let prefix = (hash >> 1 >> (u64::BITS - 1 - depth)) as usize;
-    prefix
+    (hash >> 1 >> (u64::BITS - 1 - depth)) as usize
 }
 
 #[cfg(test)]
