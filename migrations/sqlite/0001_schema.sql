@@ -156,6 +156,8 @@ CREATE TABLE refunds (
     order_no     TEXT    NOT NULL,
     refund_no    TEXT    NOT NULL,
     activity_id  INTEGER NOT NULL,
+    scope        TEXT    NOT NULL CHECK (scope IN ('order', 'payment')),
+    payment_no   TEXT    NOT NULL,
     amount       INTEGER NOT NULL CHECK (amount >= 0),
     restock      INTEGER NOT NULL CHECK (restock IN (0, 1)),
     free_limit   INTEGER NOT NULL CHECK (free_limit IN (0, 1)),

@@ -6,7 +6,7 @@ use engine::core::command::{Command, Reserve, Status};
 use engine::core::decide::{Outcome, decide};
 use engine::core::event::{
     Actor, Body, DeadLetterPolicy, Definition, Event, Front, LatePayment, PaymentVerdict, Pool,
-    RestoreReason,
+    RefundScope, RestoreReason,
 };
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use engine::core::request::RequestHasher;
@@ -106,7 +106,7 @@ impl History {
             14 => self.reinstate(),
             15..=16 => self.refund(),
             17 => self.open_payment(),
-            18 => self.record_callback(index),
+            18 => self.record_callback(),
             _ => self.dead_letter(),
         }
     }
@@ -229,9 +229,15 @@ impl History {
             activity,
             actor: ACTOR,
             reservation,
+            user: it.user,
             refund_no,
+            scope: RefundScope::Order,
             restock,
             free_limit,
+            channel: "",
+            payment_no: "",
+            transaction: "",
+            amount: it.price * u64::from(it.quantity),
             note,
         });
         if !requested {
@@ -265,7 +271,7 @@ impl History {
         let Some((activity, reservation)) = self.pick(|status| status == Status::Reserved) else {
             return;
         };
-        let attempt = u8::try_from(self.requests % 90).unwrap();
+        let attempt = u8::try_from(1 + self.requests % 90).unwrap();
         let (channel, amount) = ("mock", 1_999);
         let expires_ms = self.at_ms + 1;
         let opened =
@@ -276,11 +282,14 @@ impl History {
         }
     }
 
-    fn record_callback(&mut self, index: u64) {
+    fn record_callback(&mut self) {
+        let Some((activity, reservation)) = self.pick(|_| true) else { return };
         self.requests += 1;
         let transaction = format!("T{}", self.requests);
         let recorded = self.event(Body::PaymentRecorded {
-            activity: Some(activity_id(index)),
+            activity: Some(activity),
+            reservation: Some(reservation),
+            channel: "mock",
             payment_no: "nobody's",
             transaction: &transaction,
             amount: 5,

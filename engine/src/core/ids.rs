@@ -169,6 +169,12 @@ impl OrderPrefix {
     }
 }
 
+/// The attempt in a payment number that this site gave.
+pub(crate) fn attempt_of(payment_no: &str) -> Option<u8> {
+    let digits = payment_no.get(payment_no.len().checked_sub(2)?..)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

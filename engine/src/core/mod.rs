@@ -19,6 +19,7 @@ pub mod decide;
 pub mod digest;
 pub mod event;
 pub mod ids;
+pub mod lifecycle;
 pub mod limits;
 pub mod model;
 pub mod publication;

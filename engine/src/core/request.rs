@@ -19,6 +19,11 @@ impl RequestHasher {
     pub fn hash(&self, request_id: &str) -> u128 {
         self.0.hash(request_id.as_bytes()).as_u128()
     }
+
+    /// The hash of a provider's transaction: two channels may number theirs alike.
+    pub fn receipt(&self, channel: &str, transaction: &str) -> u128 {
+        self.hash(&format!("{channel}\0{transaction}"))
+    }
 }
 
 impl std::fmt::Debug for RequestHasher {

@@ -1,6 +1,8 @@
 //! The shards over a log: everything that needs a clock, a lock, a file or a thread.
 
 pub(crate) mod clock;
+pub(crate) mod controls;
+pub(crate) mod dead_letters;
 pub(crate) mod directory;
 pub(crate) mod engine;
 pub(crate) mod entries;
@@ -9,8 +11,10 @@ pub(crate) mod open;
 pub(crate) mod operator;
 pub(crate) mod owner;
 pub(crate) mod payment;
+pub(crate) mod payments;
 pub(crate) mod pending;
 pub(crate) mod purchase;
+pub(crate) mod refunds;
 pub(crate) mod replay;
 pub(crate) mod sinks;
 pub(crate) mod stats;

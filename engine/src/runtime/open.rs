@@ -15,6 +15,7 @@ use wal::limits::{
 use wal::{Format, Log, OnFatal, Opening, PosixDevice};
 
 use super::clock::{BEHIND_MS_MAX, Clock, wall_ms};
+use super::controls::Controls;
 use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
 use super::owner::Owner;
@@ -231,6 +232,7 @@ impl Engine {
 impl Inner {
     fn new(log: Log, replayed: Replayed<()>, owner: Owner, clock: Clock) -> Self {
         let ordered = Ordered::new(log.format().shard_count, &replayed.control);
+        let controls = Controls::new(&replayed.control, clock.now_ms());
         let shard = |shard| CachePadded::new(Mutex::new(shard));
         Self {
             log,
@@ -238,6 +240,7 @@ impl Inner {
             timer: Mutex::new(None),
             shards: replayed.shards.into_iter().map(shard).collect(),
             control: Mutex::new(replayed.control),
+            controls,
             directory: RwLock::new(replayed.directory),
             clock,
             requests: RequestHasher::new(&owner.request_hash_key),

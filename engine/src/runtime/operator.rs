@@ -28,8 +28,7 @@ impl Engine {
         let mut directory = self.inner.directory.write();
         let id = id.or_else(|| directory.next_activity());
         let (Some(id), Some(ordinal)) = (id, directory.next_ordinal()) else {
-            let shard = self.lock(0);
-            return Ok(self.pending(0, &shard, Err(Refusal::OrdinalsExhausted)));
+            return self.refused(0, Refusal::OrdinalsExhausted);
         };
         let mut accepted = false;
         let command = Command::Create { actor, ordinal, total, definition };

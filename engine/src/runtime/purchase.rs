@@ -72,15 +72,15 @@ impl Engine {
         let mut shard = self.lock(index);
         let room = self.inner.log.begin(index, PURCHASE_ROOM, Class::New);
         let at_ms = self.inner.clock.now_ms();
+        let stopped = self.is_stopped();
         let purchase = match room {
-            Ok(mut batch) => buy(&mut shard.till(activity, at_ms), &mut batch, &command),
             Err(Busy::LogUnavailable) => return Err(Busy::LogUnavailable),
-            // Too much in flight stops new purchases alone: the others need no room.
-            Err(Busy::Overloaded) => match reserve(&shard, activity, &command, at_ms) {
-                decide::Purchase::Accepted(..) => return Err(Busy::Overloaded),
-                decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
-                decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
-            },
+            Ok(mut batch) if !stopped => {
+                buy(&mut shard.till(activity, at_ms), &mut batch, &command)
+            }
+            // Too much in flight stops new purchases alone, as the kill switch does: the others
+            // need no room.
+            _ => look(&shard, activity, &command, at_ms, stopped).ok_or(Busy::Overloaded)?,
         };
         let told = match purchase {
             BatchAnswer::Reserved(id) => self.told(index, &shard, activity, id, false),
@@ -138,6 +138,14 @@ impl Engine {
         let room = requests.len() * PURCHASE_ROOM;
         let mut batch = self.inner.log.begin(index, room, Class::New)?;
         let at_ms = self.inner.clock.now_ms();
+        if self.is_stopped() {
+            let commands = requests.iter().zip(hashes).map(|(request, request_hash)| {
+                let &BatchRequest { user, request_id, quantity } = request;
+                Reserve { user, request_id, request_hash, quantity, front }
+            });
+            answers.extend(commands.filter_map(|it| look(&shard, activity, &it, at_ms, true)));
+            return Ok(self.pending(index, &shard, answers));
+        }
         let mut till = shard.till(activity, at_ms);
         for (request, request_hash) in requests.iter().zip(hashes) {
             let &BatchRequest { user, request_id, quantity } = request;
@@ -182,6 +190,23 @@ fn buy(till: &mut Till<'_>, batch: &mut Batch<'_>, command: &Reserve<'_>) -> Bat
         }
         decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
         decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
+    }
+}
+
+/// What a purchase comes to that cannot be made now; `None` where it would be made. While the kill
+/// switch is thrown none is.
+fn look(
+    shard: &Shard,
+    activity: ActivityId,
+    command: &Reserve<'_>,
+    at_ms: u64,
+    stopped: bool,
+) -> Option<BatchAnswer> {
+    let purchase = reserve(shard, activity, command, at_ms);
+    match if stopped { purchase.while_stopped() } else { purchase } {
+        decide::Purchase::Accepted(..) => None,
+        decide::Purchase::Replayed(id) => Some(BatchAnswer::Replayed(id)),
+        decide::Purchase::Refused(refusal) => Some(BatchAnswer::Refused(refusal)),
     }
 }
 

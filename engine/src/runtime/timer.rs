@@ -66,8 +66,12 @@ impl Drop for Timer {
 impl Engine {
     fn tick(&self, tick: u32) {
         self.inner.clock.steer();
+        if self.is_poisoned() {
+            return;
+        }
+        self.publish_controls();
         let serving_since_ms = self.inner.serving_since_ms.load(Ordering::Acquire);
-        if serving_since_ms == u64::MAX || self.is_poisoned() {
+        if serving_since_ms == u64::MAX || self.timers_held() {
             return;
         }
         for index in 0..self.inner.log.format().shard_count {
@@ -76,6 +80,14 @@ impl Engine {
                 self.publish_due(index);
             }
         }
+    }
+
+    /// Time-outs run again: shoppers could not rely on the time they were told, so that, as after a
+    /// start, each has some time yet.
+    pub(crate) fn timers_released(&self) {
+        let (now_ms, serving) = (self.inner.clock.now_ms(), &self.inner.serving_since_ms);
+        let later = |since: u64| (since != u64::MAX).then_some(now_ms);
+        let _ = serving.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
     }
 
     /// Gives everything back that is overdue in a shard, letting others in between.

@@ -57,6 +57,8 @@ problems! {
     ActivityNotFound 404 "activity_not_found" "There is no such activity" None;
     PurchaseNotFound 404 "purchase_not_found" "The caller has no such purchase" None;
     OrderNotFound 404 "order_not_found" "The caller has no such order" None;
+    RefundNotFound 404 "refund_not_found" "There is no such refund" None;
+    DeadLetterNotFound 404 "dead_letter_not_found" "There is no such dead letter" None;
     MethodNotAllowed 405 "method_not_allowed" "The path does not take this method" None;
     RequestTimeout 408 "request_timeout" "The body did not arrive in time" None;
     NotStarted 409 "not_started" "The sale has not started" None;
@@ -73,6 +75,13 @@ problems! {
         "Only the title and a lower stock may change now" None;
     StockBelowReserved 409 "stock_below_reserved"
         "The stock would fall below what is reserved or sold" None;
+    PaymentInProgress 409 "payment_in_progress" "Another payment of the order is open" None;
+    TooManyPayments 409 "too_many_payments" "The order can have no more payments" None;
+    NotPaid 409 "not_paid" "The order is not paid" None;
+    RefundInProgress 409 "refund_in_progress" "Another refund of the order is open" None;
+    AlreadyRefunded 409 "already_refunded" "The order was refunded" None;
+    RefundNotOpen 409 "refund_not_open" "The refund was refused by the provider" None;
+    TooManyControls 409 "too_many_controls" "There is no room for another entry" None;
     TooManyOperations 409 "too_many_operations"
         "The activity remembers no more stock operations" None;
     Conflict 409 "conflict" "Something of this name exists with other content" None;
@@ -141,6 +150,18 @@ impl From<Refusal> for Problem {
             Refusal::AlreadyPaid => Code::AlreadyPaid.into(),
             Refusal::PaidByAnother => Code::PaidByAnother.into(),
             Refusal::RolledBack => Code::AlreadyRolledBack.into(),
+            Refusal::PaymentInProgress => Code::PaymentInProgress.into(),
+            Refusal::TooManyPayments => Code::TooManyPayments.into(),
+            Refusal::TooManyCallbacks => Code::Overloaded.into(),
+            Refusal::NotPaid => Code::NotPaid.into(),
+            Refusal::RefundInProgress => Code::RefundInProgress.into(),
+            Refusal::AlreadyRefunded => Code::AlreadyRefunded.into(),
+            Refusal::UnknownRefund => Code::RefundNotFound.into(),
+            Refusal::RefundNotOpen => Code::RefundNotOpen.into(),
+            Refusal::TooManyControls => Code::TooManyControls.into(),
+            Refusal::NoDeadLetter => Code::DeadLetterNotFound.into(),
+            // What only SQL knows can't be had without it.
+            Refusal::Archived => Code::DatabaseUnavailable.into(),
         }
     }
 }

@@ -91,7 +91,15 @@ impl<'a, 's> Fold<'a, 's> {
             Body::SinkAdvanced { .. } | Body::ControlSet { .. } | Body::ControlCleared { .. } => {
                 Ok(())
             }
-            Body::PaymentRecorded { activity, payment_no, transaction, amount, verdict, body } => {
+            Body::PaymentRecorded {
+                activity,
+                payment_no,
+                transaction,
+                amount,
+                verdict,
+                body,
+                ..
+            } => {
                 if verdict == PaymentVerdict::Failed {
                     self.payments.failed(payment_no, self.at_ms);
                 }

@@ -1,6 +1,6 @@
 //! Events of a reservation: bought, paid, given back, refunded.
 
-use engine::core::event::{Body, Pool, Status};
+use engine::core::event::{Body, Pool, RefundScope, Status};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
 
 use super::Fold;
@@ -68,22 +68,40 @@ impl<'a> Fold<'a, '_> {
         let index = self.index(id)?;
         let reservation = &mut self.reservations[index];
         match body {
-            Body::RefundRequested { actor, refund_no, restock, free_limit, note, .. } => {
+            Body::RefundRequested {
+                actor,
+                refund_no,
+                scope,
+                restock,
+                free_limit,
+                payment_no,
+                amount,
+                note,
+                ..
+            } => {
                 let request = Request {
                     activity: reservation.activity,
-                    amount: reservation.amount(),
+                    payment_no,
+                    amount,
                     reason: note,
                     requested_by: actor.name,
                 };
+                let of_order = scope == RefundScope::Order;
+                let effects = Effects { of_order, restock, free_limit };
                 let names = (reservation.order_no.as_str(), refund_no);
-                self.refunds.request(names, request, Effects { restock, free_limit }, at_ms);
-                reservation.set_order_status("refunding", at_ms);
+                self.refunds.request(names, request, effects, at_ms);
+                if of_order {
+                    reservation.set_order_status("refunding", at_ms);
+                }
                 Ok(())
             }
             Body::RefundSettled { activity, figures, refund_no, .. } => {
                 let names = (reservation.order_no.as_str(), refund_no);
-                let Effects { restock, free_limit } = self.refunds.end(names, None, at_ms)?;
-                reservation.refunded(free_limit, at_ms);
+                let effects = self.refunds.end(names, None, at_ms)?;
+                let Effects { of_order, restock, free_limit } = effects;
+                if of_order {
+                    reservation.refunded(free_limit, at_ms);
+                }
                 let units = if restock { reservation.quantity } else { 0 };
                 let row = self.touch(activity)?;
                 if row.archived_ms.is_some() {
@@ -97,8 +115,9 @@ impl<'a> Fold<'a, '_> {
             }
             Body::RefundFailed { refund_no, note, .. } => {
                 let names = (reservation.order_no.as_str(), refund_no);
-                self.refunds.end(names, Some(note), at_ms)?;
-                reservation.set_order_status("paid", at_ms);
+                if self.refunds.end(names, Some(note), at_ms)?.of_order {
+                    reservation.set_order_status("paid", at_ms);
+                }
                 Ok(())
             }
             other => unreachable!("{other:?} is no event of a refund"),

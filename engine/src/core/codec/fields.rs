@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::super::event::{
     Actor, DeadLetterPolicy, DeadLetterResolution, DecreaseKey, Definition, Figures, Front,
-    LatePayment, PaymentVerdict, RestoreReason, ShardMarks, Status,
+    LatePayment, PaymentVerdict, RefundScope, RestoreReason, ShardMarks, Status,
 };
 use super::super::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use super::super::limits::{
@@ -106,27 +106,38 @@ ids!(
     AnyReservation: ReservationId, _value => true;
 );
 
-/// An activity, or none.
-pub(super) struct MaybeActivity;
+macro_rules! maybe {
+    ($($(#[$doc:meta])* $name:ident: $id:ident;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $name;
 
-impl Field for MaybeActivity {
-    type Value<'a> = Option<ActivityId>;
+        impl Field for $name {
+            type Value<'a> = Option<$id>;
 
-    fn fits(_value: Option<ActivityId>) -> bool {
-        true
-    }
+            fn fits(_value: Option<$id>) -> bool {
+                true
+            }
 
-    fn put(value: Option<ActivityId>, out: &mut Writer<'_>) {
-        out.fixed(value.map_or(0, ActivityId::get).to_le_bytes());
-    }
+            fn put(value: Option<$id>, out: &mut Writer<'_>) {
+                out.fixed(value.map_or(0, $id::get).to_le_bytes());
+            }
 
-    fn take<'a>(reader: &mut Reader<'a>) -> Option<Option<ActivityId>> {
-        match reader.u64()? {
-            0 => Some(None),
-            value => ActivityId::new(value).map(Some),
+            fn take<'a>(reader: &mut Reader<'a>) -> Option<Option<$id>> {
+                match reader.u64()? {
+                    0 => Some(None),
+                    value => $id::new(value).map(Some),
+                }
+            }
         }
-    }
+    )*};
 }
+
+maybe!(
+    /// An activity, or none.
+    MaybeActivity: ActivityId;
+    /// A reservation accepted here or adopted, or none.
+    MaybeReservation: ReservationId;
+);
 
 /// The ordinal of an activity: never that of adopted ids.
 pub(super) struct ActivityOrdinal;
@@ -216,7 +227,10 @@ macro_rules! coded {
     )*};
 }
 
-coded!(DeadLetterPolicy DeadLetterResolution Front LatePayment PaymentVerdict RestoreReason Status);
+coded!(
+    DeadLetterPolicy DeadLetterResolution Front LatePayment PaymentVerdict RefundScope
+    RestoreReason Status
+);
 
 /// The key of a decrease: empty where an edit did it.
 pub(super) struct DecreaseOp;

@@ -24,6 +24,19 @@ pub enum Purchase<'a> {
     Refused(Refusal),
 }
 
+impl Purchase<'_> {
+    /// What it comes to while the global kill switch is thrown: as if its activity were paused. A
+    /// request that was accepted before is known all the same.
+    pub fn while_stopped(self) -> Self {
+        match self {
+            Self::Replayed(_) | Self::Refused(Refusal::Invalid(_) | Refusal::RequestIdReused) => {
+                self
+            }
+            Self::Accepted(..) | Self::Refused(_) => Self::Refused(Refusal::Paused),
+        }
+    }
+}
+
 /// What comes of a purchase at `at_ms`. See [`decide`](super::decide).
 ///
 /// `command.request_hash` must be the hash of `command.request_id` by the shard's hasher.
@@ -47,9 +60,7 @@ pub(super) fn outcome<'a>(
     at_ms: u64,
 ) -> Outcome<'a> {
     match reserve(shard, activity, command, at_ms) {
-        Purchase::Accepted(_, first) => {
-            Outcome::Accepted { events: Events { first, second: None } }
-        }
+        Purchase::Accepted(_, first) => Outcome::Accepted { events: Events::one(first) },
         Purchase::Refused(refusal) => Outcome::Refused(refusal),
         Purchase::Replayed(id) => match shard.reservation(activity, id) {
             Some(reservation) => Outcome::Repeated(Answer::Reservation(Box::new(reservation))),

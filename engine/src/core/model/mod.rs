@@ -5,14 +5,16 @@
 //! of commands and answers, and the bounds of input, but no rule and no state.
 //! `tests/model_based.rs` runs the same histories through both.
 
+mod orders;
 mod sale;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use self::sale::{Purchase, Sale};
+use self::sale::{Letter, Purchase, Sale};
 use super::command::{ActivityFigures, Command, Refusal, Reservation, Reserve, Status};
-use super::event::{Actor, Definition, Figures, RestoreReason};
+use super::event::{Actor, Definition, Figures, PaymentVerdict, RestoreReason};
 use super::ids::{ActivityId, Ordinal, ReservationId, UserId};
+use super::side::{Payment, Refund, RefundStatus};
 use super::terms::Terms;
 use super::validate;
 
@@ -32,6 +34,29 @@ pub enum Reply {
         fresh: bool,
         /// The activity afterwards, or after the first time.
         figures: ActivityFigures,
+    },
+    /// To a payment that is opened.
+    Payment {
+        /// It happened now, and not before.
+        fresh: bool,
+        /// The payment.
+        payment: Payment,
+    },
+    /// To a callback.
+    Recorded {
+        /// What was made of it.
+        verdict: PaymentVerdict,
+        /// Its money goes back.
+        refunds: bool,
+        /// The reservation afterwards.
+        reservation: Reservation,
+    },
+    /// To whoever asks for a refund, settles or refuses it.
+    Refund {
+        /// It happened now, and not before.
+        fresh: bool,
+        /// The refund afterwards.
+        refund: Refund,
     },
     /// Nothing happened.
     Refused(Refusal),
@@ -91,6 +116,24 @@ impl Model {
             Command::Restore { reservation, owner, reason, actor } => {
                 self.restore(activity, reservation, owner, (reason, actor), at_ms)
             }
+            Command::OpenPayment(ref command) => self.open_payment(activity, command, at_ms),
+            Command::RecordPayment(ref command) => self.record_payment(activity, command, at_ms),
+            Command::RequestRefund(ref command) => self.request_refund(activity, command),
+            Command::SettleRefund { reservation, refund_no } => {
+                self.end_refund(activity, reservation, refund_no, None)
+            }
+            Command::FailRefund { reservation, refund_no, note } => {
+                self.end_refund(activity, reservation, refund_no, Some(note))
+            }
+            Command::DeadLetter { reservation, failed_seq, note } => {
+                self.dead_letter(activity, reservation, failed_seq, note, at_ms)
+            }
+            Command::RetryDeadLetter { reservation, actor } => {
+                self.retry_dead_letter(activity, reservation, actor)
+            }
+            Command::RollBackDeadLetter { reservation, refund_no, actor } => {
+                self.roll_back_dead_letter(activity, reservation, refund_no, actor, at_ms)
+            }
             Command::Expire { serving_since_ms } => self.expire(activity, serving_since_ms, at_ms),
         };
         answered.unwrap_or_else(Reply::Refused)
@@ -104,6 +147,13 @@ impl Model {
     /// When an activity wants to be published, if it still does.
     pub fn publish_due_ms(&self, activity: ActivityId) -> Option<u64> {
         self.sales.get(&activity)?.publish_due_ms()
+    }
+
+    /// Refunds that the provider has yet to settle.
+    pub fn open_refunds(&self) -> usize {
+        let purchases = self.sales.values().flat_map(|sale| &sale.purchases);
+        let refunds = purchases.flat_map(|purchase| purchase.refunds.values());
+        refunds.filter(|refund| refund.status == RefundStatus::Requested).count()
     }
 
     /// Records that the log would hold by now.
@@ -143,6 +193,7 @@ impl Model {
             schedule_over: false,
             purchases: Vec::new(),
             operations: BTreeMap::new(),
+            transactions: BTreeSet::new(),
         };
         let figures = sale.answer(id);
         self.sales.insert(id, sale);
@@ -287,6 +338,9 @@ impl Model {
             updated_ms: at_ms,
             payment_no: String::new(),
             record,
+            payments: Vec::new(),
+            refunds: BTreeMap::new(),
+            letter: None,
         });
         let reply = sale.told(id, sale.purchases.len() - 1, true);
         self.records += 1;
@@ -338,10 +392,7 @@ impl Model {
             Status::Confirmed => return Err(Refusal::AlreadyPaid),
             Status::Reserved => {}
         }
-        sale.set(index, Status::RolledBack(reason), at_ms);
-        let reply = sale.told(id, index, true);
-        self.records += 1;
-        reply
+        self.give_back(id, index, reason, at_ms)
     }
 
     fn expire(&mut self, id: ActivityId, serving_since_ms: u64, at_ms: u64) -> Answered {
@@ -357,9 +408,26 @@ impl Model {
         if at_ms < due_ms {
             return Ok(Reply::NothingDue(Some(due_ms)));
         }
-        sale.set(index, Status::RolledBack(RestoreReason::Timeout), at_ms);
+        self.give_back(id, index, RestoreReason::Timeout, at_ms)
+    }
+
+    fn give_back(
+        &mut self,
+        id: ActivityId,
+        index: usize,
+        reason: RestoreReason,
+        at_ms: u64,
+    ) -> Answered {
+        let sale = self.sale(id, Refusal::UnknownReservation)?;
+        sale.set(index, Status::RolledBack(reason), at_ms);
+        let letter = sale.purchases.get_mut(index).and_then(|it| it.letter.as_mut());
+        let closed = letter.filter(|letter| **letter == Letter::Open);
+        let records = 1 + u64::from(closed.is_some());
+        if let Some(letter) = closed {
+            *letter = Letter::RolledBack;
+        }
         let reply = sale.told(id, index, true);
-        self.records += 1;
+        self.records += records;
         reply
     }
 }

@@ -1,8 +1,16 @@
 //! What no activity holds: run-time controls, and how far each sink is.
 //!
 //! The control shard's records change it, by the same rule as a shard's: only `apply`, in order.
+//! [`keys`] names the controls. One that has an end leaves memory with the first record after it:
+//! the records alone say what is there, so replay comes to the same.
+
+mod table;
+
+pub mod keys;
 
 use std::collections::BTreeMap;
+
+pub use self::table::{ControlTable, Setting};
 
 use super::digest::Hash;
 use super::event::{Body, Event};
@@ -31,6 +39,12 @@ pub enum ControlError {
     /// It is for an activity's shard.
     #[error("the event belongs to an activity")]
     OfAnActivity,
+    /// More controls are set than there may be.
+    #[error("there is no room for another control")]
+    Full,
+    /// A control is cleared that stays.
+    #[error("a control that stays is cleared")]
+    Permanent,
     /// A sink went back.
     #[error("a sink went back from LSN {present} to {carried}")]
     SinkWentBack {
@@ -45,7 +59,7 @@ pub enum ControlError {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Control {
     applied_seq: u64,
-    values: BTreeMap<Box<str>, Box<[u8]>>,
+    table: ControlTable,
     sinks: BTreeMap<Box<str>, Sink>,
 }
 
@@ -55,14 +69,9 @@ impl Control {
         self.applied_seq
     }
 
-    /// The value of a control, where it is set.
-    pub fn value(&self, key: &str) -> Option<&[u8]> {
-        self.values.get(key).map(AsRef::as_ref)
-    }
-
-    /// All controls, by key.
-    pub fn values(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        self.values.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))
+    /// The controls.
+    pub const fn table(&self) -> &ControlTable {
+        &self.table
     }
 
     /// How far a sink is, where it has said so.
@@ -84,12 +93,16 @@ impl Control {
             return Err(ControlError::Sequence { applied: self.applied_seq, found: seq });
         }
         match event.body {
-            Body::ControlSet { key, value, .. } => {
-                self.values.insert(key.into(), value.into());
+            Body::ControlSet { key, value, expires_ms, .. } => {
+                if !self.table.has_room(key, value.len()) {
+                    return Err(ControlError::Full);
+                }
+                self.table.set(key, value, expires_ms);
             }
-            Body::ControlCleared { key, .. } => {
-                self.values.remove(key);
+            Body::ControlCleared { key, .. } if keys::is_permanent(key) => {
+                return Err(ControlError::Permanent);
             }
+            Body::ControlCleared { key, .. } => self.table.clear(key),
             Body::SinkAdvanced { sink, lsn, shards } => {
                 let present = self.sinks.get(sink).map_or(0, |sink| sink.lsn);
                 if lsn < present {
@@ -108,17 +121,15 @@ impl Control {
             _ => return Err(ControlError::OfAnActivity),
         }
         self.applied_seq = seq;
+        self.table.drop_expired(event.at_ms);
         Ok(())
     }
 
     /// The digest of this state.
     pub fn digest(&self) -> u128 {
         let mut hash = Hash::of("control");
-        hash.numbers(&[self.applied_seq, self.values.len() as u64]);
-        for (key, value) in &self.values {
-            hash.text(key);
-            hash.bytes(value);
-        }
+        hash.numbers(&[self.applied_seq]);
+        self.table.hash(&mut hash);
         for (name, sink) in &self.sinks {
             hash.text(name);
             hash.numbers(&[sink.lsn, sink.shards.len() as u64]);
@@ -132,7 +143,7 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::ShardMarks;
+    use super::super::event::{Actor, ShardMarks};
     use super::*;
 
     #[test]
@@ -145,5 +156,32 @@ mod tests {
             control.apply(&Event { at_ms: 1, body }, seq).unwrap();
         }
         assert_eq!(control.sink("sql").unwrap().shards, BTreeMap::from([(3, 7)]));
+    }
+
+    #[test]
+    fn what_has_ended_leaves_memory_with_the_next_record() {
+        let mut control = Control::default();
+        let set = |at_ms, key, expires_ms| {
+            let body = Body::ControlSet { actor: Actor::NONE, key, value: b"v", expires_ms };
+            Event { at_ms, body }
+        };
+        control.apply(&set(1, "token/a", 10), 1).unwrap();
+        control.apply(&set(9, "stop", 0), 2).unwrap();
+        assert!(control.table().get("token/a").is_some());
+        control.apply(&set(10, "canary", 0), 3).unwrap();
+        assert_eq!(control.table().get("token/a"), None);
+        assert_eq!(control.table().len(), 2);
+    }
+
+    #[test]
+    fn an_ordinal_once_passed_is_not_given_again() {
+        let mut control = Control::default();
+        let actor = Actor::NONE;
+        let set = Body::ControlSet { actor, key: "ordinals/7", value: b"", expires_ms: 0 };
+        control.apply(&Event { at_ms: 1, body: set }, 1).unwrap();
+        let cleared = Body::ControlCleared { actor, key: "ordinals/7" };
+        let before = control.clone();
+        let error = control.apply(&Event { at_ms: 1, body: cleared }, 2);
+        assert_eq!((error, &control), (Err(ControlError::Permanent), &before));
     }
 }
