@@ -314,7 +314,8 @@ fn a_dead_letter_is_opened_once_and_closed_once() {
     assert_eq!(sale.event(rolled_back), Err(reserved), "its units are still locked");
     let reason = RestoreReason::DeadLetter;
     sale.run(&restore(own(1), reason));
-    sale.event(rolled_back).unwrap();
+    assert_eq!(sale.event(rolled_back), Err(ApplyError::DeadLetter(own(1))), "it went with them");
+    assert_eq!(sale.event(opened), Err(ApplyError::DeadLetter(own(1))), "that stays so");
     assert!(!sale.shard.activity(activity()).unwrap().dead_letter(own(1)).unwrap().is_open());
 }
 
@@ -413,7 +414,10 @@ fn an_archived_activity_leaves_a_tombstone_that_answers_ended() {
     );
 
     let before = digest(&sale.shard);
-    sale.event(refund_requested(true, true)).unwrap();
+    let nothing_moves = ApplyError::Refund(own(1));
+    assert_eq!(sale.event(refund_requested(true, true)), Err(nothing_moves));
+    sale.event(refund_requested(false, false)).unwrap();
+    assert_eq!(sale.shard.open_refunds().count(), 1);
     assert_ne!(digest(&sale.shard), before, "the sequence moved");
     let paused = Body::Paused { activity: activity(), actor: ACTOR };
     assert_eq!(sale.event(paused), Err(ApplyError::Archived(activity())));

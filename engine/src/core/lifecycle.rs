@@ -1,13 +1,13 @@
 //! The life of an order: every stage against every step.
 //!
-//! | stage       | confirm          | pay             | open a payment | give back    | refund             |
-//! |-------------|------------------|-----------------|----------------|--------------|--------------------|
-//! | reserved    | paid             | paid            | opens          | rolled back  | not paid           |
-//! | paid        | repeat / another | second payment  | already paid   | already paid | refunding          |
-//! | refunding   | repeat / another | second payment  | already paid   | already paid | in progress        |
-//! | refunded    | repeat / another | second payment  | already paid   | already paid | already refunded   |
-//! | rolled back | rolled back      | paid, or late   | rolled back    | repeat       | not paid           |
-//! | dead        | rolled back      | late            | rolled back    | repeat       | not paid           |
+//! | stage       | confirm          | pay            | open         | give back    | refund       |
+//! |-------------|------------------|----------------|--------------|--------------|--------------|
+//! | reserved    | paid             | paid           | opens        | rolled back  | not paid     |
+//! | paid        | repeat / another | second payment | already paid | already paid | refunding    |
+//! | refunding   | repeat / another | second payment | already paid | already paid | in progress  |
+//! | refunded    | repeat / another | second payment | already paid | already paid | refunded     |
+//! | rolled back | rolled back      | paid, or late  | rolled back  | repeat       | not paid     |
+//! | dead        | rolled back      | late           | rolled back  | repeat       | not paid     |
 //!
 //! *Confirm* is a back end's word that it was paid; with the number that paid it, it is a repeat.
 //! *Pay* is a provider's word about a payment opened here: money has come, so it is never refused,

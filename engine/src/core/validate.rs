@@ -43,8 +43,8 @@ pub(super) const fn payment_no(payment_no: &str) -> Result<(), Refusal> {
 
 /// A control's key, value and end.
 pub(super) fn control(key: &str, value: &[u8], expires_ms: u64) -> Result<(), Refusal> {
-    let bytes = key.len();
-    bound(bytes >= 1 && bytes <= CONTROL_KEY_BYTES_MAX, "a control's key must be 1..=128 bytes")?;
+    let fits = (1..=CONTROL_KEY_BYTES_MAX).contains(&key.len());
+    bound(fits, "a control's key must be 1..=128 bytes")?;
     bound(value.len() <= CONTROL_VALUE_BYTES_MAX, "a control's value must be at most 4096 bytes")?;
     bound(expires_ms <= TIME_MS_MAX, "expires_at must be before the year 10000")?;
     for (prefix, number_max) in
@@ -63,8 +63,8 @@ pub(super) const fn note(note: &str) -> Result<(), Refusal> {
 
 /// A refund's number, as a caller gives it.
 pub(super) fn refund_no(refund_no: &str) -> Result<(), Refusal> {
-    let bytes = refund_no.len();
-    bound(bytes >= 1 && bytes <= REFUND_NO_BYTES_MAX, "refund_no must be 1..=64 bytes")?;
+    let fits = (1..=REFUND_NO_BYTES_MAX).contains(&refund_no.len());
+    bound(fits, "refund_no must be 1..=64 bytes")?;
     let reserved = refund_no.starts_with(REFUND_NO_RESERVED_PREFIX);
     bound(!reserved, "refund numbers that begin with auto- are given by the server")
 }

@@ -191,7 +191,6 @@ impl Engine {
     }
 
     /// Records a callback of a reservation that `activity` would hold; `None` where it does not.
-    #[expect(clippy::type_complexity, reason = "an answer, held until durable, if there is one")]
     fn record_known(
         &self,
         activity: ActivityId,

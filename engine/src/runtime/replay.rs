@@ -66,9 +66,8 @@ impl<W: Witness> Replayed<W> {
         match *body {
             Body::ActivityCreated { activity, ordinal, .. }
             | Body::ActivityAdopted { activity, ordinal, .. } => {
-                if !self.directory.insert(ordinal, activity) {
-                    return Err(ReplayError::Ordinal { activity });
-                }
+                let is_its_own = self.directory.insert(ordinal, activity);
+                return if is_its_own { Ok(()) } else { Err(ReplayError::Ordinal { activity }) };
             }
             Body::ReservationAdopted { activity, reservation, order_no, .. } => {
                 self.directory.adopt(reservation, activity, order_no);

@@ -140,30 +140,6 @@ impl History {
 
     pub(crate) fn run(&mut self, op: &Op) -> Result<(), TestCaseError> {
         match op {
-            Op::Create { activity, ordinal, total, terms } => {
-                let ordinal = Ordinal::new(*ordinal).unwrap();
-                let definition = definition(terms);
-                let total = *total;
-                self.call(*activity, &Command::Create { actor: ACTOR, ordinal, total, definition })
-            }
-            Op::Edit { activity, version, total, terms } => {
-                let (version, total, definition) = (*version, *total, definition(terms));
-                self.call(*activity, &Command::Edit { actor: ACTOR, version, total, definition })
-            }
-            Op::Trim { activity, title, less } => self.trim(*activity, *title, *less),
-            Op::Publish { activity } => self.call(*activity, &Command::Publish { actor: ACTOR }),
-            Op::Unpublish { activity } => {
-                self.call(*activity, &Command::Unpublish { actor: ACTOR })
-            }
-            Op::Pause { activity } => self.call(*activity, &Command::Pause { actor: ACTOR }),
-            Op::Resume { activity } => self.call(*activity, &Command::Resume { actor: ACTOR }),
-            Op::Drain { activity } => self.call(*activity, &Command::Drain { actor: ACTOR }),
-            Op::Restock { activity, op, quantity } => {
-                self.call(*activity, &Command::Restock { actor: ACTOR, op, quantity: *quantity })
-            }
-            Op::Decrease { activity, op, quantity } => {
-                self.call(*activity, &Command::Decrease { actor: ACTOR, op, quantity: *quantity })
-            }
             Op::Reserve { activity, user, request_id, quantity } => {
                 self.last_reserve = Some((*activity, *user, request_id.clone(), *quantity));
                 self.reserve(*activity, *user, request_id, *quantity)
@@ -219,6 +195,38 @@ impl History {
                 self.serving_since_ms = self.now_ms;
                 Ok(())
             }
+            _ => self.operate(op),
+        }
+    }
+
+    /// What an operator does.
+    fn operate(&mut self, op: &Op) -> Result<(), TestCaseError> {
+        match op {
+            Op::Create { activity, ordinal, total, terms } => {
+                let ordinal = Ordinal::new(*ordinal).unwrap();
+                let definition = definition(terms);
+                let total = *total;
+                self.call(*activity, &Command::Create { actor: ACTOR, ordinal, total, definition })
+            }
+            Op::Edit { activity, version, total, terms } => {
+                let (version, total, definition) = (*version, *total, definition(terms));
+                self.call(*activity, &Command::Edit { actor: ACTOR, version, total, definition })
+            }
+            Op::Trim { activity, title, less } => self.trim(*activity, *title, *less),
+            Op::Publish { activity } => self.call(*activity, &Command::Publish { actor: ACTOR }),
+            Op::Unpublish { activity } => {
+                self.call(*activity, &Command::Unpublish { actor: ACTOR })
+            }
+            Op::Pause { activity } => self.call(*activity, &Command::Pause { actor: ACTOR }),
+            Op::Resume { activity } => self.call(*activity, &Command::Resume { actor: ACTOR }),
+            Op::Drain { activity } => self.call(*activity, &Command::Drain { actor: ACTOR }),
+            Op::Restock { activity, op, quantity } => {
+                self.call(*activity, &Command::Restock { actor: ACTOR, op, quantity: *quantity })
+            }
+            Op::Decrease { activity, op, quantity } => {
+                self.call(*activity, &Command::Decrease { actor: ACTOR, op, quantity: *quantity })
+            }
+            _ => unreachable!("`run` takes the others"),
         }
     }
 

@@ -294,7 +294,8 @@ fn reservation() -> impl Strategy<Value = (u64, u32, u32)> {
 }
 
 fn channel() -> impl Strategy<Value = &'static str> {
-    prop_oneof![30 => Just("mock"), 3 => Just("card"), 1 => prop::sample::select(vec!["", "x", LONG])]
+    let others = prop::sample::select(vec!["", "x", LONG]);
+    prop_oneof![30 => Just("mock"), 3 => Just("card"), 1 => others]
 }
 
 /// A channel's name of 33 bytes.

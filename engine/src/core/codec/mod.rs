@@ -216,7 +216,8 @@ layout! {
     22 RefundRequested {
         activity: Activity, reservation: AnyReservation, user: User, scope: Code<RefundScope>,
         restock: Flag, free_limit: Flag, amount: Money, refund_no: RefundNo,
-        channel: Short<0, NAME_BYTES_MAX>, payment_no: Short<0, PAYMENT_NO_BYTES_MAX>, transaction: Transaction,
+        channel: Short<0, NAME_BYTES_MAX>, payment_no: Short<0, PAYMENT_NO_BYTES_MAX>,
+        transaction: Transaction,
         note: Note, actor: MaybeBy,
     }
     23 RefundSettled {

@@ -8,7 +8,9 @@
 //! | `activities/<n>` | any | ids that the engine gives to activities are at least n |
 //! | `canary` | the server's | which users see the second set of rules |
 //! | `limits/<name>` | the server's | a limit that wins over the configuration |
-//! | `blacklist/user/<id>`, `blacklist/ip/<ip>`, `blacklist/device/<id>` | the server's | who may not buy |
+//! | `blacklist/user/<id>` | the server's | a user who may not buy |
+//! | `blacklist/ip/<ip>` | the server's | an address that may not buy |
+//! | `blacklist/device/<id>` | the server's | a device that may not buy |
 //! | `token/<jti>` | the server's | a revoked token; expires with it |
 //!
 //! The engine itself heeds the first four; it knows the rest as bytes. What is under `blacklist/`

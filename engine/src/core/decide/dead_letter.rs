@@ -1,12 +1,12 @@
 //! Dead letters: what becomes of a reservation that no order could hold.
 //!
-//! | reservation         | a sink reports it              | retry               | roll back              |
-//! |---------------------|--------------------------------|---------------------|------------------------|
-//! | unpaid, `rollback`  | opened, given back, closed     | already rolled back | repeat                 |
-//! | unpaid, `hold`      | opened                         | delivered again     | given back, closed     |
-//! | paid                | opened, whatever the policy    | delivered again     | its refund is asked for |
-//! | refunded            | opened                         | delivered again     | closed                 |
-//! | given back          | opened and closed              | already rolled back | repeat                 |
+//! | reservation        | a sink reports it          | retry               | roll back            |
+//! |--------------------|----------------------------|---------------------|----------------------|
+//! | unpaid, `rollback` | opened, given back, closed | already rolled back | repeat               |
+//! | unpaid, `hold`     | opened                     | delivered again     | given back, closed   |
+//! | paid               | opened, by either policy   | delivered again     | refund requested     |
+//! | refunded           | opened                     | delivered again     | closed               |
+//! | given back         | opened and closed          | already rolled back | repeat               |
 //!
 //! A paid one is closed once its refund is settled. A sink that died may report the same failure
 //! again: it says which record it failed at, so that a report from before a retry opens nothing.
