@@ -14,6 +14,8 @@ use std::time::Instant;
 
 use bridge::follow::{Follower, Step};
 use bridge::sql::database::{Database, DatabaseStore};
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::split::Split;
 use engine::core::event::{Actor, Body, Event, Figures, Front, RestoreReason};
 use engine::core::ids::{Ordinal, Position, ReservationId, UserId};
 
@@ -40,13 +42,13 @@ async fn main() {
     let directory = tempfile::tempdir().unwrap();
     let sqlite = || format!("sqlite:{}", directory.path().join("orders.db").display());
     let database = Database::at(&arguments.next().unwrap_or_else(sqlite)).unwrap();
-    database.prepare().await.unwrap();
+    database.prepare(Split::ONE).await.unwrap();
     let host = MemoryHost::new();
     let activity = activity_id(0);
     let (ordinal, definition, total) = (Ordinal::new(1).unwrap(), DEFINITION, orders);
     let body = Body::ActivityCreated { activity, actor: ACTOR, ordinal, total, definition };
     host.append(&[(0, 1, Event { at_ms: 1, body })]);
-    let follower = Follower::meet(&host, database.store()).await.unwrap();
+    let follower = Follower::meet(&host, database.store(), OrderOptions::default()).await.unwrap();
     let mut follower = follower.with_records_max(records_max);
     follower.step().await.unwrap();
 

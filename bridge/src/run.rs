@@ -18,6 +18,7 @@ use crate::host::Host;
 use crate::lag::{Cause, Lag, State, Status};
 use crate::sql::database::{Database, UrlError};
 use crate::sql::schema::SchemaError;
+use crate::sql::sink::OrderOptions;
 
 /// How long the thread waits for the log before it looks whether it shall stop.
 const IDLE_WAIT: Duration = Duration::from_millis(50);
@@ -37,6 +38,8 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 pub struct Options {
     /// Where orders go: `sqlite:<path>` or `mysql://<user>@<host>/<database>`.
     pub database_url: String,
+    /// How orders are written.
+    pub orders: OrderOptions,
 }
 
 /// Why a bridge could not be started at all.
@@ -152,6 +155,7 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
     let lag = Arc::new(Lag::new());
     let (stop, stopped) = watch::channel(None);
     let (end, ended) = mpsc::sync_channel(1);
+    let orders = options.orders;
     let durable_host = Arc::clone(&host);
     let watcher = Watcher {
         lag: Arc::clone(&lag),
@@ -161,7 +165,7 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
         if let Err(error) = rustix::process::nice(THREAD_NICE) {
             tracing::debug!(%error, "the bridge keeps its priority");
         }
-        let runner = Runner { host: &*host, database, lag: &lag, stopped };
+        let runner = Runner { host: &*host, database, orders, lag: &lag, stopped };
         let run = AssertUnwindSafe(|| runtime.block_on(runner.run()));
         if catch_unwind(run).is_err() {
             let why = "the bridge broke one of its invariants and stands still: \
@@ -208,6 +212,7 @@ impl SessionError {
 struct Runner<'h, H> {
     host: &'h H,
     database: Database,
+    orders: OrderOptions,
     lag: &'h Lag,
     stopped: watch::Receiver<Option<Stop>>,
 }
@@ -235,8 +240,8 @@ impl<H: Host> Runner<'_, H> {
 
     /// Meets the sink and follows the log until told to stop.
     async fn session(&mut self, backoff: &mut Backoff) -> Result<(), SessionError> {
-        self.database.prepare().await?;
-        let mut follower = Follower::meet(self.host, self.database.store()).await?;
+        self.database.prepare(self.orders.split).await?;
+        let mut follower = Follower::meet(self.host, self.database.store(), self.orders).await?;
         self.lag.applied(follower.position());
         self.lag.set(State::Running);
         loop {

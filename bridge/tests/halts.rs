@@ -14,6 +14,8 @@ use bridge::lag::{Cause, State};
 use bridge::sql::SinkError;
 use bridge::sql::database::DatabaseStore;
 use bridge::sql::schema::{SchemaError, prepare_sqlite};
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::split::Split;
 use bridge::sql::sqlite::connect_options;
 use bridge::sql::store::StoreError;
 use bridge::{Drained, Options, start};
@@ -56,8 +58,8 @@ async fn meet<'h>(
     host: &'h MemoryHost,
     place: &Place,
 ) -> Result<Follower<'h, MemoryHost, DatabaseStore>, FollowError> {
-    place.database().prepare().await.unwrap();
-    Follower::meet(host, place.database().store()).await
+    place.database().prepare(Split::ONE).await.unwrap();
+    Follower::meet(host, place.database().store(), OrderOptions::default()).await
 }
 
 async fn catch_up(host: &MemoryHost, place: &Place) -> Result<(), FollowError> {
@@ -235,7 +237,7 @@ async fn a_database_with_foreign_tables_is_refused_untouched() {
     connection.close().await.unwrap();
     let before = std::fs::read(&path).unwrap();
 
-    let error = prepare_sqlite(&options(&path)).await.unwrap_err();
+    let error = prepare_sqlite(&options(&path), Split::ONE).await.unwrap_err();
     let SchemaError::ForeignTables { tables } = &error else { panic!("{error}") };
     assert_eq!(tables, &["users", "wp_posts"]);
     assert!(!error.is_transient());
@@ -245,7 +247,7 @@ async fn a_database_with_foreign_tables_is_refused_untouched() {
 async fn a_foreign_table_beside_ours_is_refused_by_its_name(place: Place) {
     followed(&place).await;
     place.execute("CREATE TABLE notes (id INTEGER)").await;
-    let error = place.database().prepare().await.unwrap_err();
+    let error = place.database().prepare(Split::ONE).await.unwrap_err();
     assert!(matches!(&error, SchemaError::ForeignTables { tables } if tables == &["notes"]));
 }
 
@@ -258,11 +260,11 @@ async fn a_newer_or_altered_schema_is_refused(place: Place) {
              VALUES (9999, 'later', TRUE, x'00', 0)",
         )
         .await;
-    let error = place.database().prepare().await.unwrap_err();
+    let error = place.database().prepare(Split::ONE).await.unwrap_err();
     assert!(matches!(error, SchemaError::Newer { version: 9999 }), "{error}");
     place.execute("DELETE FROM _sqlx_migrations WHERE version = 9999").await;
     place.execute("UPDATE _sqlx_migrations SET checksum = x'00'").await;
-    let error = place.database().prepare().await.unwrap_err();
+    let error = place.database().prepare(Split::ONE).await.unwrap_err();
     assert!(matches!(error, SchemaError::Altered { version: 1 }), "{error}");
 }
 
@@ -275,7 +277,7 @@ async fn state_of(watcher: &bridge::Watcher, wanted: fn(&State) -> bool) -> Stat
 async fn the_thread_delivers_drains_and_stops(place: Place) {
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 5);
-    let options = Options { database_url: place.url() };
+    let options = Options { database_url: place.url(), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host.clone()), &options).unwrap();
     let watcher = bridge.watcher();
     assert_eq!(watcher.first_contact().await, State::Running);
@@ -289,7 +291,7 @@ async fn the_thread_delivers_drains_and_stops(place: Place) {
 async fn the_thread_halts_on_a_fork_and_says_so(place: Place) {
     let (host, _) = followed(&place).await;
     host.roll_back_to(2);
-    let options = Options { database_url: place.url() };
+    let options = Options { database_url: place.url(), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host), &options).unwrap();
     let state = state_of(&bridge.watcher(), |state| matches!(state, State::Halted { .. })).await;
     assert!(matches!(state, State::Halted { cause: Cause::Fork, .. }));
@@ -304,7 +306,7 @@ async fn a_database_that_is_away_is_asked_again_until_it_is_back() {
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 6);
     history.run(50);
-    let options = Options { database_url: url(&path) };
+    let options = Options { database_url: url(&path), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host.clone()), &options).unwrap();
     let watcher = bridge.watcher();
     state_of(&watcher, |state| matches!(state, State::Retrying { .. })).await;
@@ -323,7 +325,7 @@ async fn a_stop_without_a_database_ends_at_its_deadline_and_says_what_is_left() 
     let path = directory.path().join("never").join("orders.db");
     let host = MemoryHost::new();
     let history = History::new(host.clone(), 6);
-    let options = Options { database_url: url(&path) };
+    let options = Options { database_url: url(&path), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host), &options).unwrap();
     let stop = move || bridge.stop(Duration::from_millis(1));
     let drained = tokio::task::spawn_blocking(stop).await.unwrap();

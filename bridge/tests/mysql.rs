@@ -13,6 +13,8 @@ use bridge::sql::accounts::{Accounts, Sku};
 use bridge::sql::database::Database;
 use bridge::sql::queries::Queries;
 use bridge::sql::schema::SchemaError;
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::split::Split;
 use bridge::sql::store::StoreError;
 use bridge::{Drained, Options, start};
 use engine::core::ids::SkuId;
@@ -29,12 +31,13 @@ use support::{MemoryHost, Random};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn catch_up(host: &MemoryHost, place: &Place) {
-    let mut follower = Follower::meet(host, place.database().store()).await.unwrap();
+    let mut follower =
+        Follower::meet(host, place.database().store(), OrderOptions::default()).await.unwrap();
     while follower.step().await.unwrap() != Step::CaughtUp {}
 }
 
 async fn refusal(url: &str) -> SchemaError {
-    Database::at(url).unwrap().prepare().await.unwrap_err()
+    Database::at(url).unwrap().prepare(Split::ONE).await.unwrap_err()
 }
 
 /// The error is one line with `words` in it.
@@ -69,7 +72,7 @@ async fn the_thread_outlives_its_server_and_catches_up() {
     let place = Place::on(&server, "orders").await;
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 7);
-    let options = Options { database_url: place.url() };
+    let options = Options { database_url: place.url(), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host.clone()), &options).unwrap();
     let mut states = bridge.watcher().subscribe();
     states.wait_for(|state| *state == State::Running).await.unwrap();
@@ -118,7 +121,7 @@ async fn two_servers_that_start_at_once_make_the_schema_once() {
     system.execute("CREATE DATABASE orders").await;
     let database = Database::at(&server.url("orders")).unwrap();
     let (one, two) = (database.clone(), database.clone());
-    let (one, two) = tokio::join!(one.prepare(), two.prepare());
+    let (one, two) = tokio::join!(one.prepare(Split::ONE), two.prepare(Split::ONE));
     one.unwrap();
     two.unwrap();
     let place = Place::MariaDb { name: "orders".to_owned(), server };
@@ -127,10 +130,10 @@ async fn two_servers_that_start_at_once_make_the_schema_once() {
 
     // One died in the middle of a migration: the row says so, the table may be there or not.
     place.execute("UPDATE _sqlx_migrations SET success = FALSE WHERE version = 15").await;
-    database.prepare().await.unwrap();
+    database.prepare(Split::ONE).await.unwrap();
     place.execute("UPDATE _sqlx_migrations SET success = FALSE WHERE version = 15").await;
     place.execute("DROP TABLE bridge_cursor").await;
-    database.prepare().await.unwrap();
+    database.prepare(Split::ONE).await.unwrap();
     assert_eq!(place.number("SELECT COUNT(*) FROM bridge_cursor").await, 0);
 }
 
@@ -161,7 +164,7 @@ async fn a_database_that_can_not_be_used_is_one_clear_line() {
     says(&refusal(&server.url_of("poor:secret", "orders")).await, "read only");
     system.execute("SET GLOBAL read_only = 0").await;
     let database = Database::at(&server.url_of("poor:secret", "orders")).unwrap();
-    database.prepare().await.unwrap();
+    database.prepare(Split::ONE).await.unwrap();
 
     system.execute("SET GLOBAL max_allowed_packet = 1048576").await;
     says(&refusal(&server.url("orders")).await, "max_allowed_packet");
@@ -171,7 +174,7 @@ async fn a_database_that_can_not_be_used_is_one_clear_line() {
 async fn after_an_outage_the_first_question_and_the_first_account_succeed() {
     let server = Rc::new(MariaDb::start());
     let place = Place::on(&server, "orders").await;
-    let queries = Queries::open(&place.url()).unwrap();
+    let queries = Queries::open(&place.url(), Split::ONE).unwrap();
     let accounts = Accounts::open(&place.url()).unwrap();
     let sku = |id| Sku { id: SkuId::new(id).unwrap(), title: "shoe".to_owned(), price: None };
     queries.ping().await.unwrap();

@@ -18,7 +18,7 @@ static SKUS: Table = Table {
 static SKU_CHANGES: Table =
     Table { name: "skus", columns: &["id", "title", "price", "updated_at"], key_columns: 1 };
 
-static SKUS_BY_ID: Lookup = Lookup { columns: &["id"], from: "skus", key: "id" };
+static SKUS_BY_ID: Lookup = Lookup { columns: &["id"], from: "skus", key: "id", part: None };
 
 static USERS: Table = Table {
     name: "users",
@@ -26,7 +26,7 @@ static USERS: Table = Table {
     key_columns: 1,
 };
 
-static USERS_BY_ID: Lookup = Lookup { columns: &["id"], from: "users", key: "id" };
+static USERS_BY_ID: Lookup = Lookup { columns: &["id"], from: "users", key: "id", part: None };
 
 static ADDRESSES: Table = Table {
     name: "user_addresses",

@@ -21,7 +21,7 @@ mod fault;
 mod flows;
 mod fold;
 pub mod mysql;
-mod needs;
+pub(crate) mod needs;
 mod orders;
 mod payments;
 pub mod queries;
@@ -30,7 +30,9 @@ mod refunds;
 mod reservations;
 pub mod schema;
 pub mod sink;
+pub mod split;
 pub mod sqlite;
 pub mod store;
+mod tables;
 
 pub use fault::SinkError;

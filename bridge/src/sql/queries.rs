@@ -6,7 +6,8 @@ use super::accounts::{Address, Sku};
 use super::chunks::placeholders;
 use super::database::{Database, UrlError};
 use super::readers::{Readers, Snapshot};
-use super::store::{Record, StoreError, Value};
+use super::split::Split;
+use super::store::{Part, Record, StoreError, Value, part_name};
 
 /// SKUs in one look-up; a larger list is read in several.
 const IDS_PER_QUERY: usize = 500;
@@ -135,15 +136,17 @@ pub struct Page {
 #[derive(Clone, Debug)]
 pub struct Queries {
     readers: Readers,
+    split: Split,
 }
 
 impl Queries {
-    /// Queries to the database at `url`; connects when first used. The bridge makes the schema.
+    /// Queries to the database at `url`, whose orders are spread as `split` says; connects when
+    /// first used. The bridge makes the schema.
     ///
     /// # Errors
     /// Where the URL can't be used.
-    pub fn open(url: &str) -> Result<Self, UrlError> {
-        Ok(Self { readers: Readers::of(&Database::at(url)?) })
+    pub fn open(url: &str, split: Split) -> Result<Self, UrlError> {
+        Ok(Self { readers: Readers::of(&Database::at(url)?), split })
     }
 
     /// Whether the database answers.
@@ -193,11 +196,13 @@ impl Queries {
         };
         // One snapshot for the count, the page and its items.
         let mut snapshot = self.readers.snapshot().await?;
-        let count = format!("SELECT COUNT(*) FROM orders WHERE {wanted}");
+        let part = self.split.part(user.get());
+        let orders = part_name("orders", part);
+        let count = format!("SELECT COUNT(*) FROM {orders} WHERE {wanted}");
         let count = snapshot.rows(count, &values).await?;
         let total = count.first().map_or(Ok(0), |record| record.number(0))?;
         let text = format!(
-            "SELECT {ORDER_COLUMNS} FROM orders WHERE {wanted} \
+            "SELECT {ORDER_COLUMNS} FROM {orders} WHERE {wanted} \
              ORDER BY created_at DESC, order_no DESC LIMIT ? OFFSET ?"
         );
         let size = u64::from(page.size);
@@ -206,22 +211,26 @@ impl Queries {
         let records = snapshot.rows(text, &values).await?;
         let mut orders = records.iter().map(order).collect::<Result<Vec<_>, _>>()?;
         for order in &mut orders {
-            order.items = items(&order.order_no, &mut snapshot).await?;
+            order.items = items(&order.order_no, part, &mut snapshot).await?;
         }
         Ok(OrderPage { orders, total })
     }
 
-    /// The order of that number.
+    /// The order of that number, where it is `user`'s.
     ///
     /// # Errors
     /// Where the database does not answer.
-    pub async fn order(&self, order_no: &str) -> Result<Option<Order>, StoreError> {
+    pub async fn order(&self, user: UserId, order_no: &str) -> Result<Option<Order>, StoreError> {
         let mut snapshot = self.readers.snapshot().await?;
-        let text = format!("SELECT {ORDER_COLUMNS} FROM orders WHERE order_no = ?");
-        let records = snapshot.rows(text, &[Value::text(order_no)]).await?;
+        let part = self.split.part(user.get());
+        let orders = part_name("orders", part);
+        let text =
+            format!("SELECT {ORDER_COLUMNS} FROM {orders} WHERE order_no = ? AND user_id = ?");
+        let values = [Value::text(order_no), Value::integer(user.get())];
+        let records = snapshot.rows(text, &values).await?;
         let Some(record) = records.first() else { return Ok(None) };
         let mut order = order(record)?;
-        order.items = items(order_no, &mut snapshot).await?;
+        order.items = items(order_no, part, &mut snapshot).await?;
         Ok(Some(order))
     }
 
@@ -246,9 +255,16 @@ impl Queries {
     }
 }
 
-async fn items(order_no: &str, snapshot: &mut Snapshot) -> Result<Vec<OrderItem>, StoreError> {
-    let text = "SELECT sku_id, title, price, quantity, amount FROM order_items \
-                WHERE order_no = ? ORDER BY sku_id";
+async fn items(
+    order_no: &str,
+    part: Part,
+    snapshot: &mut Snapshot,
+) -> Result<Vec<OrderItem>, StoreError> {
+    let items = part_name("order_items", part);
+    let text = format!(
+        "SELECT sku_id, title, price, quantity, amount FROM {items} \
+         WHERE order_no = ? ORDER BY sku_id"
+    );
     let records = snapshot.rows(text, &[Value::text(order_no)]).await?;
     let item = |record: &Record| {
         Ok(OrderItem {

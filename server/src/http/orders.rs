@@ -201,7 +201,7 @@ pub(super) async fn detail(
     let view = owned_order(app, &order_no, caller).await?;
     // SQL is behind the engine, never ahead: a row that does not show the latest change yet would
     // contradict what its owner was just told.
-    let row = match (view.status, app.orders.queries.order(&order_no).await) {
+    let row = match (view.status, app.orders.queries.order(caller.user, &order_no).await) {
         (PublicStatus::Ordered, Ok(row)) => row,
         (PublicStatus::RolledBack(_), Ok(row)) => row,
         (PublicStatus::PendingOrder, _) | (_, Err(_)) => None,

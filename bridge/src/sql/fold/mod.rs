@@ -17,7 +17,6 @@ use wal::{LogUuid, Lsn};
 
 use crate::sql::activities::{ACTIVITIES, Activities, Activity};
 use crate::sql::audit::{self, AUDIT};
-use crate::sql::dead_letters::DeadLetters;
 use crate::sql::fault::SinkError;
 use crate::sql::flows::{self, Change, Flow, STOCK_FLOWS};
 use crate::sql::needs::{Placed, reservation_of};
@@ -45,7 +44,6 @@ pub(super) struct Fold<'a, 's> {
     by_id: HashMap<ReservationId, usize>,
     pub(super) payments: Payments<'a>,
     pub(super) refunds: Refunds<'a>,
-    pub(super) dead_letters: DeadLetters<'a>,
     pub(super) flows: Rows<'a>,
     pub(super) audit: Rows<'a>,
     lsn: Lsn,
@@ -59,7 +57,6 @@ impl<'a, 's> Fold<'a, 's> {
         activities: &'s mut Activities,
         reservations: Vec<Reservation<'a>>,
         refunds: Refunds<'a>,
-        dead_letters: DeadLetters<'a>,
     ) -> Self {
         let by_id = reservations.iter().enumerate().map(|(index, one)| (one.id, index)).collect();
         Self {
@@ -71,7 +68,6 @@ impl<'a, 's> Fold<'a, 's> {
             by_id,
             payments: Payments::new(),
             refunds,
-            dead_letters,
             flows: Rows::new(&STOCK_FLOWS),
             audit: Rows::new(&AUDIT),
             lsn: Lsn(0),
