@@ -33,6 +33,10 @@ const THREAD_NICE: i32 = 5;
 /// How long after its deadline a thread that hangs in its database is waited for.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
+/// How long a sink that met a row it can't go on with waits before it looks again: a person, or
+/// `reconcile`, may have moved it aside.
+const HALTED_WAIT: Duration = Duration::from_secs(5);
+
 /// What a bridge is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -223,10 +227,17 @@ impl<H: Host> Runner<'_, H> {
         loop {
             let Err(error) = self.session(&mut backoff).await else { break };
             if !error.is_transient() {
-                let why = error.to_string();
-                tracing::error!(%error, "the SQL sink stands still; the sale goes on");
-                self.lag.set(State::Halted { why, cause: error.cause() });
-                return;
+                let (why, cause) = (error.to_string(), error.cause());
+                let halted = State::Halted { why, cause };
+                if self.lag.state() != halted {
+                    tracing::error!(%error, "the SQL sink stands still; the sale goes on");
+                    self.lag.set(halted);
+                }
+                // Which log or schema a database has, only a start finds out anew.
+                if cause != Cause::Content || self.is_told_to_stop_within(HALTED_WAIT).await {
+                    return;
+                }
+                continue;
             }
             let wait = backoff.next_wait();
             tracing::warn!(%error, wait_ms = wait.as_millis(), "the SQL sink will try again");
@@ -243,12 +254,20 @@ impl<H: Host> Runner<'_, H> {
         self.database.prepare(self.orders.split).await?;
         let mut follower = Follower::meet(self.host, self.database.store(), self.orders).await?;
         self.lag.applied(follower.position());
-        self.lag.set(State::Running);
+        let is_halted = || matches!(self.lag.state(), State::Halted { .. });
+        if !is_halted() {
+            self.lag.set(State::Running);
+        }
         loop {
             if self.may_end(follower.position()) {
                 return Ok(());
             }
-            match follower.step_noting(Some(self.lag)).await? {
+            let step = follower.step_noting(Some(self.lag)).await?;
+            if is_halted() {
+                // It got past what halted it.
+                self.lag.set(State::Running);
+            }
+            match step {
                 Step::Applied { .. } => backoff.reset(),
                 Step::CaughtUp => {
                     // Blocks the runtime: nothing else runs in it.

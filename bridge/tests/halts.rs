@@ -34,6 +34,7 @@ on_each_database!(
     the_older_of_two_servers_is_fenced_off_and_writes_nothing,
     an_empty_database_needs_the_logs_beginning,
     a_foreign_row_halts_the_sink_which_names_it,
+    a_halted_thread_goes_on_once_the_foreign_row_is_moved_aside,
     units_that_somebody_else_changed_halt_the_sink,
     a_reservation_whose_rows_are_gone_halts_the_sink,
     the_equation_is_the_databases_own_rule_too,
@@ -187,6 +188,32 @@ async fn a_foreign_row_halts_the_sink_which_names_it(place: Place) {
     assert!(place.number("SELECT lsn FROM bridge_cursor").await >= cursor);
     place.execute(&format!("DELETE FROM orders WHERE order_no = '{order_no}'")).await;
     catch_up(&host, &place).await.unwrap();
+    assert_projected(&place, &history).await;
+}
+
+async fn a_halted_thread_goes_on_once_the_foreign_row_is_moved_aside(place: Place) {
+    let (host, mut history) = followed(&place).await;
+    history.run(60);
+    let count = place.number("SELECT COUNT(*) FROM flashsale_pre_deductions").await;
+    let (_, id) = history.reservations[usize::try_from(count).unwrap() + 1];
+    place
+        .execute(&format!(
+            "INSERT INTO orders (order_no, user_id, order_type, status, activity_id, \
+             purchase_slot, total_amount, pay_amount, expire_at, created_at, updated_at) \
+             VALUES ('1{:017}', 1, 'seckill', 'paid', 1, 1, 1, 1, 1, 1, 1)",
+            id.get()
+        ))
+        .await;
+    let options = Options { database_url: place.url(), orders: OrderOptions::default() };
+    let bridge = start(Arc::new(host), &options).unwrap();
+    let watcher = bridge.watcher();
+    let state = state_of(&watcher, |state| matches!(state, State::Halted { .. })).await;
+    let State::Halted { why, cause: Cause::Content } = state else { panic!("{state:?}") };
+    assert!(why.contains(&format!("1{:017}", id.get())), "{why}");
+    place.execute(&format!("DELETE FROM orders WHERE order_no = '1{:017}'", id.get())).await;
+    state_of(&watcher, |state| *state == State::Running).await;
+    let drained = tokio::task::spawn_blocking(move || bridge.stop(PATIENCE)).await.unwrap();
+    assert_eq!(drained, Drained::Yes);
     assert_projected(&place, &history).await;
 }
 

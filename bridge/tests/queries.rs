@@ -5,7 +5,7 @@ mod support;
 
 use bridge::follow::{Follower, Step};
 use bridge::sql::accounts::{Accounts, Address, Existing, NewUser, Role, Sku};
-use bridge::sql::queries::{OrderStatus, Page, Queries};
+use bridge::sql::queries::{OrderStatus, Queries, Window};
 use bridge::sql::sink::OrderOptions;
 use bridge::sql::split::Split;
 use bridge::sql::store::StoreError;
@@ -95,13 +95,14 @@ async fn hostile_texts_come_back_as_they_went_in_and_stay_different(place: Place
 
     let queries = Queries::open(&place.url(), Split::ONE).unwrap();
     for (buyer, text) in (1..).zip(HOSTILE) {
-        let page = Page { number: 1, size: 10 };
-        let orders = queries.orders_of(user(buyer), None, page).await.unwrap();
+        let page = Window { offset: 0, count: 10 };
+        let orders = queries.orders_of(user(buyer), None, page, &[]).await.unwrap();
         assert_eq!((orders.total, orders.orders.len()), (1, 1));
         assert_eq!(orders.orders[0].address, Some(address(text)));
         assert_eq!(orders.orders[0].items[0].title, DEFINITION.title);
     }
-    let without = queries.orders_of(user(77), None, Page { number: 1, size: 2 }).await.unwrap();
+    let without =
+        queries.orders_of(user(77), None, Window { offset: 0, count: 2 }, &[]).await.unwrap();
     assert_eq!((without.total, without.orders.len()), (3, 2));
     assert_eq!(without.orders[0].address, None);
 }
@@ -122,8 +123,9 @@ async fn orders_are_listed_newest_first_by_status_and_page_and_counted(place: Pl
 
     let queries = Queries::open(&place.url(), Split::ONE).unwrap();
     queries.ping().await.unwrap();
-    let all = queries.orders_of(user(9), None, Page { number: 1, size: 2 }).await.unwrap();
-    let second = queries.orders_of(user(9), None, Page { number: 2, size: 2 }).await.unwrap();
+    let all = queries.orders_of(user(9), None, Window { offset: 0, count: 2 }, &[]).await.unwrap();
+    let second =
+        queries.orders_of(user(9), None, Window { offset: 2, count: 2 }, &[]).await.unwrap();
     assert_eq!((all.total, all.orders.len(), second.orders.len()), (3, 2, 1));
     let mut numbers: Vec<_> =
         all.orders.iter().chain(&second.orders).map(|order| order.order_no.clone()).collect();
@@ -131,9 +133,9 @@ async fn orders_are_listed_newest_first_by_status_and_page_and_counted(place: Pl
     numbers.dedup();
     assert_eq!(numbers.len(), 3);
 
-    let page = Page { number: 1, size: 10 };
+    let page = Window { offset: 0, count: 10 };
     let paid_orders =
-        queries.orders_of(user(9), Some(OrderStatus::Paid), page).await.unwrap().orders;
+        queries.orders_of(user(9), Some(OrderStatus::Paid), page, &[]).await.unwrap().orders;
     assert_eq!(paid_orders.len(), 1);
     let order = queries.order(user(9), &paid_orders[0].order_no).await.unwrap().unwrap();
     assert_eq!(order, paid_orders[0]);

@@ -4,7 +4,7 @@
 mod support;
 
 use bridge::follow::{Follower, Step};
-use bridge::sql::queries::{Page, Queries};
+use bridge::sql::queries::{Queries, Window};
 use bridge::sql::schema::SchemaError;
 use bridge::sql::sink::OrderOptions;
 use bridge::sql::split::Split;
@@ -55,7 +55,8 @@ async fn orders_lie_by_user_and_lists_and_counts_go_across(place: Place) {
     let mut listed = 0;
     for user in 1..=30 {
         let user = UserId::new(user).unwrap();
-        let page = queries.orders_of(user, None, Page { number: 1, size: 100 }).await.unwrap();
+        let page =
+            queries.orders_of(user, None, Window { offset: 0, count: 100 }, &[]).await.unwrap();
         for order in &page.orders {
             let found = queries.order(user, &order.order_no).await.unwrap();
             assert_eq!(found.as_ref(), Some(order));

@@ -45,6 +45,21 @@ static ADDRESSES: Table = Table {
     key_columns: 1,
 };
 
+static ADDRESS_CHANGES: Table = Table {
+    name: "user_addresses",
+    columns: &[
+        "default_user_id",
+        "receiver",
+        "phone",
+        "province",
+        "city",
+        "district",
+        "detail",
+        "updated_at",
+    ],
+    key_columns: 1,
+};
+
 /// A unit of the catalogue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sku {
@@ -190,6 +205,33 @@ impl Accounts {
         transaction.insert(&addresses).await?;
         transaction.commit().await?;
         Ok(rows.len())
+    }
+}
+
+impl Accounts {
+    /// Makes `address` the one that `user`'s orders keep from now on. The account need not be known
+    /// here: who signs tokens decides who there is.
+    ///
+    /// # Errors
+    /// Where the database refuses or does not answer: nothing was written then.
+    pub async fn set_default_address(
+        &self,
+        user: UserId,
+        address: &Address,
+        at_ms: u64,
+    ) -> Result<(), StoreError> {
+        let mut store = self.store.lock().await;
+        let mut transaction = store.begin().await?;
+        let [_, key, receiver, phone, province, city, district, detail, _, updated] =
+            default_address(user, address, at_ms);
+        let mut changed = Rows::new(&ADDRESS_CHANGES);
+        changed.push([key, receiver, phone, province, city, district, detail, updated]);
+        if transaction.update(&changed).await? == 0 {
+            let mut new = Rows::new(&ADDRESSES);
+            new.push(default_address(user, address, at_ms));
+            transaction.insert(&new).await?;
+        }
+        transaction.commit().await
     }
 }
 

@@ -22,6 +22,8 @@ const ROUTES: &[&str] = &[
     "/api/orders",
     "/api/orders/{order_no}",
     "/api/orders/{order_no}/cancel",
+    "/api/addresses",
+    "/api/addresses/default",
     "/api/admin/flashsales",
     "/api/admin/flashsales/{id}",
     "/api/admin/flashsales/{id}/publish",
