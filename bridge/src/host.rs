@@ -97,7 +97,15 @@ impl Host for engine::Engine {
     }
 
     fn dead_letter(&self, failures: &[Failure], why: &str) -> Result<(), Busy> {
-        let _ = (failures, why);
-        Err(Busy::Overloaded)
+        // Told together, waited for together: they share a sync.
+        let mut told = Vec::with_capacity(failures.len());
+        for Failure { reservation, shard_seq } in failures {
+            told.push(self.dead_lettered(*reservation, *shard_seq, why)?);
+        }
+        for answer in told {
+            // Refused is done with, too: nothing is left for this reservation to lead to.
+            let _ = answer.wait().map_err(|_| Busy::LogUnavailable)?;
+        }
+        Ok(())
     }
 }

@@ -7,6 +7,7 @@ use super::pending::Pending;
 use super::views::ReservationView;
 use crate::core::event::{RestoreReason, Status};
 use crate::core::ids::{ReservationId, UserId};
+use crate::core::side::DeadLetter;
 
 /// Such reservations of one activity that are looked at: more than a sink is ever behind with one
 /// buyer.
@@ -32,7 +33,7 @@ impl Engine {
                     .reservations_of(user)
                     .filter(|(reservation, slot)| {
                         slot.shard_seq() > ordered_seq
-                            || activity.is_dead_letter(*reservation)
+                            || activity.dead_letter(*reservation).is_some_and(DeadLetter::is_open)
                             || slot.status() == Status::RolledBack(RestoreReason::DeadLetter)
                     })
                     .map(|(reservation, _)| reservation)
