@@ -193,7 +193,7 @@ mod tests {
             shard_seq: 1,
         };
         let order_no = format!("{created_ms:018}");
-        ReservationView { reservation, order_no, status: PublicStatus::PendingOrder }
+        ReservationView { reservation, order_no, status: PublicStatus::PendingOrder, refund: None }
     }
 
     #[test]
