@@ -71,12 +71,19 @@ pub(super) async fn delete<S: Statements>(
     statement: &mut S,
     rows: &Rows<'_>,
 ) -> Result<u64, StoreError> {
-    let Table { columns, .. } = rows.table();
-    assert!(columns.len() == 1, "a row to delete is its key");
+    let Table { columns, key_columns, .. } = rows.table();
+    assert!(columns.len() == *key_columns, "a row to delete is its key");
     let mut hit = 0;
     for (start, count) in statements(rows.len()) {
-        let (name, key) = (rows.table_name(), columns[0]);
-        let text = format!("DELETE FROM {name} WHERE {key} IN {}", placeholders(count));
+        let name = rows.table_name();
+        let rows_match = match columns {
+            [key] => format!("{key} IN {}", placeholders(count)),
+            keys => {
+                let pairs: Vec<_> = keys.iter().map(|key| format!("{key} = ?")).collect();
+                vec![format!("({})", pairs.join(" AND ")); count].join(" OR ")
+            }
+        };
+        let text = format!("DELETE FROM {name} WHERE {rows_match}");
         hit += statement.execute(text, rows.values(start, count)).await?;
     }
     Ok(hit)

@@ -4,7 +4,7 @@
 //! batch - needs --> rows read -+
 //!   +- events ----------------> fold --> rows --> sink: one transaction with the cursor
 //!                               activities reservations orders payments
-//!                               refunds flows audit dead_letters
+//!                               refunds flows audit dead_letters blacklist
 //! ```
 //!
 //! [`sink`] drives; `fold` and the tables beside it are free of any dialect; [`store`] is the
@@ -14,6 +14,7 @@
 pub mod accounts;
 mod activities;
 mod audit;
+mod blacklist;
 mod chunks;
 pub mod database;
 pub mod dead_letter_list;

@@ -201,6 +201,7 @@ impl<S: Store> SqlSink<S> {
         rows.write(&mut transaction).await?;
         fold.payments.write(&mut transaction).await?;
         fold.refunds.write(&mut transaction).await?;
+        fold.blacklist.write(&mut transaction).await?;
         transaction.insert(&fold.flows).await?;
         transaction.insert(&fold.audit).await?;
         transaction.commit().await?;

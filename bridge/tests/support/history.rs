@@ -26,7 +26,7 @@ pub const DEFINITION: Definition<'static> = Definition {
     price: 1_999,
     per_user_limit: 3,
     start_ms: 0,
-    end_ms: 1 << 40,
+    end_ms: 1 << 41,
     payment_ttl_ms: 600_000,
     late_payment: LatePayment::ReinstateOrRefund,
     dead_letter: DeadLetterPolicy::Hold,
@@ -90,6 +90,22 @@ impl History {
         }
         history.end_frame();
         history
+    }
+
+    /// What happens from now on happens at `at_ms`.
+    pub fn set_time(&mut self, at_ms: u64) {
+        self.at_ms = at_ms;
+    }
+
+    /// `buyer` buys one unit over HTTP.
+    pub fn buy(&mut self, index: u64, buyer: u64) {
+        self.requests += 1;
+        let (user, request_id) = (UserId::new(buyer).unwrap(), self.requests.to_string());
+        let request_hash = RequestHasher::new(&HASH_KEY).hash(&request_id);
+        let front = Front::Http;
+        let request_id = request_id.as_str();
+        let reserve = Reserve { user, request_id, request_hash, quantity: 1, front };
+        self.command(index, Command::Reserve(reserve));
     }
 
     /// Lets `steps` things happen, in frames of random sizes.

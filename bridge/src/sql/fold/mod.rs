@@ -17,6 +17,7 @@ use wal::{LogUuid, Lsn};
 
 use crate::sql::activities::{ACTIVITIES, Activities, Activity};
 use crate::sql::audit::{self, AUDIT};
+use crate::sql::blacklist::Blacklist;
 use crate::sql::fault::SinkError;
 use crate::sql::flows::{self, Change, Flow, STOCK_FLOWS};
 use crate::sql::needs::{Placed, reservation_of};
@@ -44,6 +45,7 @@ pub(super) struct Fold<'a, 's> {
     by_id: HashMap<ReservationId, usize>,
     pub(super) payments: Payments<'a>,
     pub(super) refunds: Refunds<'a>,
+    pub(super) blacklist: Blacklist<'a>,
     pub(super) flows: Rows<'a>,
     pub(super) audit: Rows<'a>,
     lsn: Lsn,
@@ -68,6 +70,7 @@ impl<'a, 's> Fold<'a, 's> {
             by_id,
             payments: Payments::new(),
             refunds,
+            blacklist: Blacklist::default(),
             flows: Rows::new(&STOCK_FLOWS),
             audit: Rows::new(&AUDIT),
             lsn: Lsn(0),
@@ -84,7 +87,13 @@ impl<'a, 's> Fold<'a, 's> {
         let site = self.site;
         audit::push(&mut self.audit, &event.body, || flows::event_no(site.log, *lsn), event.at_ms);
         match event.body {
-            Body::SinkAdvanced { .. } | Body::ControlSet { .. } | Body::ControlCleared { .. } => {
+            Body::SinkAdvanced { .. } => Ok(()),
+            Body::ControlSet { actor, key, value, expires_ms } => {
+                self.blacklist.set(key, value, actor.name, expires_ms, self.at_ms);
+                Ok(())
+            }
+            Body::ControlCleared { key, .. } => {
+                self.blacklist.clear(key);
                 Ok(())
             }
             Body::PaymentRecorded {
