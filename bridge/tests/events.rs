@@ -140,6 +140,15 @@ async fn every_event_of_an_activity_is_in_its_tables(place: Place) {
         let audit = format!("{action} ops req-1 NULL NULL");
         shop.shows(action, &[(SWITCHES, switches), (LAST_AUDIT, &audit)]).await;
     }
+    units_are_added_taken_and_edited(&mut shop).await;
+    let activity = activity_id(1);
+    assert!(shop.history.event(Body::Archived { activity }));
+    let archived = "SELECT id FROM flashsale_activities WHERE archived_at > 0";
+    shop.shows("archived", &[(archived, "30002")]).await;
+}
+
+async fn units_are_added_taken_and_edited(shop: &mut Shop) {
+    let actor = ACTOR;
     shop.history.command(0, Command::Restock { actor, op: "o'p", quantity: 5 });
     shop.shows(
         "restocked",
@@ -188,15 +197,22 @@ async fn every_event_of_an_activity_is_in_its_tables(place: Place) {
         &[(FIGURES, "28 2 0 30"), (LAST_FLOW, "ADJUST -12 40 28 edit_decrease 30001:4")],
     )
     .await;
-    let activity = activity_id(1);
-    assert!(shop.history.event(Body::Archived { activity }));
-    let archived = "SELECT id FROM flashsale_activities WHERE archived_at > 0";
-    shop.shows("archived", &[(archived, "30002")]).await;
 }
 
 async fn every_event_of_a_reservation_is_in_its_tables(place: Place) {
     let mut shop = Shop::new(place);
     let id = shop.buy(1);
+    reserved_and_a_dead_letter_for_a_while(&mut shop, id).await;
+    given_back_and_reinstated(&mut shop, id).await;
+    let timed_out = shop.buy(2);
+    let (reason, actor) = (RestoreReason::Timeout, Actor::NONE);
+    let restore = Command::Restore { reservation: timed_out, owner: None, reason, actor };
+    shop.history.command(0, restore);
+    let order = format!("SELECT status FROM orders WHERE purchase_slot = {timed_out}");
+    shop.shows("timed out", &[(&order, "timeout"), (FIGURES, "38 0 2 40")]).await;
+}
+
+async fn reserved_and_a_dead_letter_for_a_while(shop: &mut Shop, id: ReservationId) {
     let key = format!("1:30001:{id}");
     shop.shows(
         "reserved",
@@ -239,6 +255,11 @@ async fn every_event_of_a_reservation_is_in_its_tables(place: Place) {
         ],
     )
     .await;
+}
+
+async fn given_back_and_reinstated(shop: &mut Shop, id: ReservationId) {
+    let activity = activity_id(0);
+    let key = format!("1:30001:{id}");
     let (reason, actor) = (RestoreReason::Admin, ACTOR);
     let restore = Command::Restore { reservation: id, owner: None, reason, actor };
     shop.history.command(0, restore);
@@ -273,19 +294,18 @@ async fn every_event_of_a_reservation_is_in_its_tables(place: Place) {
         ],
     )
     .await;
-    let timed_out = shop.buy(2);
-    let (reason, actor) = (RestoreReason::Timeout, Actor::NONE);
-    let restore = Command::Restore { reservation: timed_out, owner: None, reason, actor };
-    shop.history.command(0, restore);
-    let order = format!("SELECT status FROM orders WHERE purchase_slot = {timed_out}");
-    shop.shows("timed out", &[(&order, "timeout"), (FIGURES, "38 0 2 40")]).await;
 }
 
 async fn every_event_of_money_is_in_its_tables(place: Place) {
     let mut shop = Shop::new(place);
     let id = shop.buy(1);
-    let (activity, reservation) = (activity_id(0), id);
     let payment_no = format!("1{:017}01", id.get());
+    paid(&mut shop, id, &payment_no).await;
+    refused_and_refunded(&mut shop, id, &payment_no).await;
+}
+
+async fn paid(shop: &mut Shop, id: ReservationId, payment_no: &str) {
+    let (activity, reservation) = (activity_id(0), id);
     let payments = "SELECT payment_no, status, amount, channel, paid_at > 0 FROM payments";
     let (attempt, channel, amount, expires_ms) = (1, "mock", 3_998, 9_000_000);
     let opened =
@@ -297,7 +317,7 @@ async fn every_event_of_money_is_in_its_tables(place: Place) {
         activity: Some(activity),
         reservation: Some(reservation),
         channel,
-        payment_no: &payment_no,
+        payment_no,
         transaction,
         amount,
         verdict,
@@ -309,7 +329,7 @@ async fn every_event_of_money_is_in_its_tables(place: Place) {
     let failed = format!("{payment_no} failed 3998 mock NULL");
     shop.shows("failed", &[(payments, &failed), (callbacks, "failed T1 3998 11")]).await;
     assert!(shop.history.event(recorded(PaymentVerdict::Accepted, "T2")));
-    shop.history.command(0, Command::Confirm { reservation, payment_no: &payment_no });
+    shop.history.command(0, Command::Confirm { reservation, payment_no });
     let key = format!("1:30001:{id}");
     shop.shows(
         "confirmed",
@@ -334,7 +354,11 @@ async fn every_event_of_money_is_in_its_tables(place: Place) {
     });
     let strangers = "SELECT payment_no, verdict FROM payment_callbacks WHERE activity_id IS NULL";
     shop.shows("a stranger's money", &[(strangers, "stranger unknown")]).await;
+}
 
+async fn refused_and_refunded(shop: &mut Shop, id: ReservationId, payment_no: &str) {
+    let (activity, reservation) = (activity_id(0), id);
+    let key = format!("1:30001:{id}");
     let refunds = "SELECT refund_no, status, scope, amount, restock, free_limit, reason, \
                    last_error, requested_by FROM refunds";
     let user = UserId::new(1).unwrap();
@@ -347,10 +371,10 @@ async fn every_event_of_money_is_in_its_tables(place: Place) {
         scope: RefundScope::Order,
         restock,
         free_limit,
-        channel,
-        payment_no: &payment_no,
+        channel: "mock",
+        payment_no,
         transaction: "T2",
-        amount,
+        amount: 3_998,
         note: "why 限",
     };
     assert!(shop.history.event(requested("R'1", false, false)));

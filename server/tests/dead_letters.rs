@@ -5,7 +5,6 @@
 mod books;
 mod common;
 #[path = "common/shop.rs"]
-#[allow(dead_code, reason = "books use it")]
 mod shop;
 
 use std::time::Instant;

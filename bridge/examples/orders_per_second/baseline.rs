@@ -27,8 +27,8 @@ pub(crate) enum Way {
 const INSERTS: [&str; 4] = [
     "INSERT INTO flashsale_pre_deductions (id, user_id, activity_id, client_request_id, \
      request_hash, sku_id, price, quantity, purchase_slot, order_no, status, attempts, ordered_at, \
-     created_at, updated_at) VALUES ({id}, {user}, 1, {request}, x'00112233445566778899aabbccddeeff', \
-     1, 100, 1, {id}, {no}, 'ordered', 1, 1, 1, 1)",
+     created_at, updated_at) VALUES ({id}, {user}, 1, {request}, \
+     x'00112233445566778899aabbccddeeff', 1, 100, 1, {id}, {no}, 'ordered', 1, 1, 1, 1)",
     "INSERT INTO orders (order_no, user_id, order_type, status, activity_id, purchase_slot, \
      user_activity_key, total_amount, pay_amount, expire_at, created_at, updated_at) \
      VALUES ({no}, {user}, 'seckill', 'pending_payment', 1, {id}, {no}, 100, 100, 1, 1, 1)",

@@ -90,7 +90,7 @@ impl Users {
         slots: &'s Slots,
         ordinal: Ordinal,
     ) -> impl Iterator<Item = (ReservationId, &'s Slot)> + use<'s> {
-        let last = self.find(user).and_then(|user| user.last);
+        let last = self.table.find(user).1.and_then(|user| user.last);
         chain(last, slots)
             .map(move |(position, slot)| (ReservationId::compose(ordinal, position), slot))
     }
