@@ -194,7 +194,7 @@ async fn units_are_added_taken_and_edited(shop: &mut Shop) {
     shop.history.command(0, edit);
     shop.shows(
         "edited to a lower total",
-        &[(FIGURES, "28 2 0 30"), (LAST_FLOW, "ADJUST -12 40 28 edit_decrease 30001:4")],
+        &[(FIGURES, "28 2 0 30"), (LAST_FLOW, "ADJUST -12 40 28 edit_decrease 30001:2")],
     )
     .await;
 }
