@@ -18,6 +18,7 @@ use crate::host::Host;
 use crate::lag::{Cause, Lag, State, Status};
 use crate::sql::database::{Database, UrlError};
 use crate::sql::schema::SchemaError;
+use crate::sql::sink::OrderOptions;
 
 /// How long the thread waits for the log before it looks whether it shall stop.
 const IDLE_WAIT: Duration = Duration::from_millis(50);
@@ -32,11 +33,17 @@ const THREAD_NICE: i32 = 5;
 /// How long after its deadline a thread that hangs in its database is waited for.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
+/// How long a sink that met a row it can't go on with waits before it looks again: a person, or
+/// `reconcile`, may have moved it aside.
+const HALTED_WAIT: Duration = Duration::from_secs(5);
+
 /// What a bridge is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where orders go: `sqlite:<path>` or `mysql://<user>@<host>/<database>`.
     pub database_url: String,
+    /// How orders are written.
+    pub orders: OrderOptions,
 }
 
 /// Why a bridge could not be started at all.
@@ -152,6 +159,7 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
     let lag = Arc::new(Lag::new());
     let (stop, stopped) = watch::channel(None);
     let (end, ended) = mpsc::sync_channel(1);
+    let orders = options.orders;
     let durable_host = Arc::clone(&host);
     let watcher = Watcher {
         lag: Arc::clone(&lag),
@@ -161,7 +169,7 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
         if let Err(error) = rustix::process::nice(THREAD_NICE) {
             tracing::debug!(%error, "the bridge keeps its priority");
         }
-        let runner = Runner { host: &*host, database, lag: &lag, stopped };
+        let runner = Runner { host: &*host, database, orders, lag: &lag, stopped };
         let run = AssertUnwindSafe(|| runtime.block_on(runner.run()));
         if catch_unwind(run).is_err() {
             let why = "the bridge broke one of its invariants and stands still: \
@@ -208,6 +216,7 @@ impl SessionError {
 struct Runner<'h, H> {
     host: &'h H,
     database: Database,
+    orders: OrderOptions,
     lag: &'h Lag,
     stopped: watch::Receiver<Option<Stop>>,
 }
@@ -218,10 +227,17 @@ impl<H: Host> Runner<'_, H> {
         loop {
             let Err(error) = self.session(&mut backoff).await else { break };
             if !error.is_transient() {
-                let why = error.to_string();
-                tracing::error!(%error, "the SQL sink stands still; the sale goes on");
-                self.lag.set(State::Halted { why, cause: error.cause() });
-                return;
+                let (why, cause) = (error.to_string(), error.cause());
+                let halted = State::Halted { why, cause };
+                if self.lag.state() != halted {
+                    tracing::error!(%error, "the SQL sink stands still; the sale goes on");
+                    self.lag.set(halted);
+                }
+                // Which log or schema a database has, only a start finds out anew.
+                if cause != Cause::Content || self.is_told_to_stop_within(HALTED_WAIT).await {
+                    return;
+                }
+                continue;
             }
             let wait = backoff.next_wait();
             tracing::warn!(%error, wait_ms = wait.as_millis(), "the SQL sink will try again");
@@ -235,15 +251,23 @@ impl<H: Host> Runner<'_, H> {
 
     /// Meets the sink and follows the log until told to stop.
     async fn session(&mut self, backoff: &mut Backoff) -> Result<(), SessionError> {
-        self.database.prepare().await?;
-        let mut follower = Follower::meet(self.host, self.database.store()).await?;
+        self.database.prepare(self.orders.split).await?;
+        let mut follower = Follower::meet(self.host, self.database.store(), self.orders).await?;
         self.lag.applied(follower.position());
-        self.lag.set(State::Running);
+        let is_halted = || matches!(self.lag.state(), State::Halted { .. });
+        if !is_halted() {
+            self.lag.set(State::Running);
+        }
         loop {
             if self.may_end(follower.position()) {
                 return Ok(());
             }
-            match follower.step_noting(Some(self.lag)).await? {
+            let step = follower.step_noting(Some(self.lag)).await?;
+            if is_halted() {
+                // It got past what halted it.
+                self.lag.set(State::Running);
+            }
+            match step {
                 Step::Applied { .. } => backoff.reset(),
                 Step::CaughtUp => {
                     // Blocks the runtime: nothing else runs in it.

@@ -10,6 +10,8 @@ use bridge::lag::{Cause, State, Status};
 use bridge::sql::accounts::Accounts;
 use bridge::sql::database::{UrlError, without_secrets};
 use bridge::sql::queries::Queries;
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::split::{SPLIT_MAX, Split};
 use bridge::{BridgeHandle, Drained, StartError, Watcher};
 use engine::Engine;
 
@@ -31,6 +33,9 @@ pub(crate) enum OrdersError {
     /// The URL names no database that can be used.
     #[error(transparent)]
     Url(#[from] UrlError),
+    /// No such number of tables.
+    #[error("orders.split must be 1 to {SPLIT_MAX}")]
+    Split,
     /// The bridge can't be started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -51,7 +56,7 @@ impl OrdersError {
     /// The exit code of the contract.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Url(_) | Self::Start(_) => EXIT_USAGE,
+            Self::Url(_) | Self::Split | Self::Start(_) => EXIT_USAGE,
             Self::Fork(_) | Self::Schema { .. } => EXIT_REFUSED,
         }
     }
@@ -75,6 +80,13 @@ fn database_url(settings: &Settings) -> String {
         .unwrap_or_else(|| format!("sqlite:{}", settings.data_dir.join("orders.db").display()))
 }
 
+/// How orders are written. A demo's shoppers need not know that an order wants an address.
+fn order_options(settings: &Settings) -> Result<OrderOptions, OrdersError> {
+    let split = Split::new(settings.orders.split).ok_or(OrdersError::Split)?;
+    let require_address = settings.orders.require_address.unwrap_or(!settings.demo);
+    Ok(OrderOptions { split, require_address })
+}
+
 /// The files that the database may keep in the data directory, which refuses strangers.
 pub(crate) fn companions(settings: &Settings) -> Vec<String> {
     let url = database_url(settings);
@@ -94,10 +106,14 @@ impl Orders {
     /// answer is no error: the sale does not depend on it.
     pub(crate) async fn start(settings: &Settings, engine: &Engine) -> Result<Self, OrdersError> {
         let database_url = database_url(settings);
-        let queries = Queries::open(&database_url)?;
+        let options = order_options(settings)?;
+        let queries = Queries::open(&database_url, options.split)?;
         let accounts = Accounts::open(&database_url)?;
         let host = Arc::new(engine.clone());
-        let bridge = bridge::start(host, &bridge::Options { database_url: database_url.clone() })?;
+        let bridge = bridge::start(
+            host,
+            &bridge::Options { database_url: database_url.clone(), orders: options },
+        )?;
         let watcher = bridge.watcher();
         let contact = tokio::time::timeout(CONTACT_TIMEOUT, watcher.first_contact()).await;
         match contact.unwrap_or(State::Starting) {

@@ -45,6 +45,7 @@ static REFUNDS_BY_ORDER: Lookup = Lookup {
     columns: &["order_no", "refund_no", "restock", "free_limit", "scope"],
     from: "refunds",
     key: "order_no",
+    part: None,
 };
 
 /// The scopes, as they are written.

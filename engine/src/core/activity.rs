@@ -293,6 +293,11 @@ impl Activity {
         })
     }
 
+    /// The reservations that `user` made here, the newest first; adopted ones are not among them.
+    pub fn reservations_of(&self, user: UserId) -> impl Iterator<Item = (ReservationId, &Slot)> {
+        self.users.reservations(user, &self.slots, self.ordinal)
+    }
+
     /// The unpaid reservation that was accepted first.
     pub fn oldest_unpaid(&self) -> Option<(u64, ReservationId)> {
         let own = self.slots.get(self.unpaid_from).map(|slot| {

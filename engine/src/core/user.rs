@@ -83,6 +83,18 @@ impl Users {
         Known { place, held, count, found: None }
     }
 
+    /// The reservations that `user` made here, the newest first; adopted ones are not among them.
+    pub(super) fn reservations<'s>(
+        &self,
+        user: UserId,
+        slots: &'s Slots,
+        ordinal: Ordinal,
+    ) -> impl Iterator<Item = (ReservationId, &'s Slot)> + use<'s> {
+        let last = self.table.find(user).1.and_then(|user| user.last);
+        chain(last, slots)
+            .map(move |(position, slot)| (ReservationId::compose(ordinal, position), slot))
+    }
+
     /// Notes that `user` holds `held` units now.
     pub(super) fn set_held(&mut self, user: UserId, held: u32) {
         let (place, _) = self.table.find(user);

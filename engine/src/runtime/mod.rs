@@ -22,3 +22,4 @@ pub(crate) mod stats;
 pub(crate) mod timer;
 pub(crate) mod verify;
 pub(crate) mod views;
+mod without_order;

@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn an_unknown_key_of_the_file_is_refused_at_every_depth() {
-        for text in ["listne = 'x'", "[http]\nconections_max = 1", "[orders]\nsplit = 4"] {
+        for text in ["listne = 'x'", "[http]\nconections_max = 1", "[ordres]\nsplit = 4"] {
             let (_dir, path) = file_with(text);
             let flags = Flags { file: Some(path), values: Vec::new() };
             let error = load_from(&flags, &env_of(&[])).unwrap_err();

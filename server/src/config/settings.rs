@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bridge::sql::split::Split;
 use serde::{Deserialize, Deserializer};
 use wal::device::AppendChoice;
 
@@ -50,6 +51,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("format.order_prefix", Some("1")),
     fixed("format.segment_bytes", Some("67108864")),
     fixed("wal.device", Some("auto")),
+    fixed("orders.split", Some("1")),
+    fixed("orders.require_address", None),
     fixed("http.connections_max", Some("8192")),
     fixed("http.waiters_max", Some("4096")),
     live("http.header_timeout", "5s"),
@@ -92,6 +95,8 @@ pub(crate) struct Settings {
     pub(crate) format: Format,
     /// How the log is written.
     pub(crate) wal: Wal,
+    /// How orders are written.
+    pub(crate) orders: Orders,
     /// Bounds of the HTTP listener.
     pub(crate) http: Http,
 }
@@ -144,6 +149,17 @@ impl From<WalDevice> for AppendChoice {
             WalDevice::Buffered => Self::Buffered,
         }
     }
+}
+
+/// `[orders]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Orders {
+    /// Over how many tables they are spread; fixed by the first order.
+    pub(crate) split: u16,
+    /// Whether a purchase over HTTP becomes an order only where its buyer has a default address;
+    /// `None`: outside a demo.
+    pub(crate) require_address: Option<bool>,
 }
 
 /// `[http]`
@@ -199,7 +215,8 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
         return Err(ConfigError::UnsupportedDatabase);
     }
     let segment_bytes = settings.format.segment_bytes;
-    let bounds: [(&'static str, bool, &'static str); 4] = [
+    let bounds: [(&'static str, bool, &'static str); 5] = [
+        ("orders.split", Split::new(settings.orders.split).is_some(), "must be 1 to 64"),
         ("http.connections_max", settings.http.connections_max > 0, "must be at least 1"),
         ("http.waiters_max", settings.http.waiters_max > 0, "must be at least 1"),
         (

@@ -1,9 +1,11 @@
 //! The HTTP surface: which path and method leads to which room, and what every answer carries.
 
+mod addresses;
 mod admin;
 mod catalogue;
 mod health;
 mod input;
+mod order_list;
 mod orders;
 pub(crate) mod problem;
 mod purchase;
@@ -18,7 +20,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use serde::Serialize;
 
 use crate::app::Shared;
@@ -32,9 +34,11 @@ pub(crate) fn router(shared: &Arc<Shared>, with_metrics: bool) -> Router {
         .route("/api/flashsales/{id}", get(catalogue::detail))
         .route("/api/flashsales/{id}/purchase", post(purchase::purchase))
         .route("/api/flashsales/purchases/{id}", get(purchases::query))
-        .route("/api/orders", get(orders::list))
+        .route("/api/orders", get(order_list::list))
         .route("/api/orders/{order_no}", get(orders::detail))
         .route("/api/orders/{order_no}/cancel", post(orders::cancel))
+        .route("/api/addresses", get(addresses::list))
+        .route("/api/addresses/default", put(addresses::set_default))
         .merge(admin::routes())
         .merge(health::routes());
     if with_metrics {

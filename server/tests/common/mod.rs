@@ -102,6 +102,10 @@ impl Server {
         if command.get_envs().all(|(name, _)| name != "SLUICE_FORMAT__SEGMENT_BYTES") {
             command.env("SLUICE_FORMAT__SEGMENT_BYTES", "4194304");
         }
+        // A test's shoppers have no address unless it says so.
+        if command.get_envs().all(|(name, _)| name != "SLUICE_ORDERS__REQUIRE_ADDRESS") {
+            command.env("SLUICE_ORDERS__REQUIRE_ADDRESS", "false");
+        }
         let mut child = command.spawn().unwrap();
         let lines = Mutex::new(lines_of(child.stdout.take().unwrap()));
         let errors = Mutex::new(lines_of(child.stderr.take().unwrap()));

@@ -1,6 +1,6 @@
 //! Events of a reservation: bought, paid, given back, refunded.
 
-use engine::core::event::{Body, Pool, RefundScope, Status};
+use engine::core::event::{Body, Front, Pool, RefundScope, Status};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
 
 use super::Fold;
@@ -19,9 +19,10 @@ impl<'a> Fold<'a, '_> {
     ) -> Result<(), SinkError> {
         let at_ms = self.at_ms;
         match body {
-            Body::Reserved { activity, user, quantity, figures, request_id, .. } => {
+            Body::Reserved { activity, front, user, quantity, figures, request_id, .. } => {
                 let order_no = self.site.order_prefix.order_no(id);
                 self.bear(id, order_no, user, quantity, activity, request_id, at_ms)?;
+                self.reservation(id)?.needs_address = front == Front::Http;
                 let pools = (Pool::Available, Pool::Locked, quantity);
                 self.shift(activity, figures, pools, Change::Deduct, "reservation", id)?;
             }
@@ -49,14 +50,11 @@ impl<'a> Fold<'a, '_> {
                 let pools = (Pool::Locked, Pool::Available, quantity);
                 self.shift(activity, figures, pools, Change::Recover, "restore", id)?;
             }
-            Body::DeadLettered { note, .. } => {
+            Body::DeadLettered { note, .. } => self.reservation(id)?.dead_letter(note, at_ms),
+            Body::DeadLetterResolved { activity, resolution, .. } => {
                 let index = self.index(id)?;
-                self.reservations[index].dead_letter(note, at_ms);
-                self.dead_letters.open(&self.reservations[index], note, at_ms);
-            }
-            Body::DeadLetterResolved { resolution, .. } => {
-                self.dead_letters.resolve(id, resolution, at_ms);
-                self.reservation(id)?.dead_letter_resolved(resolution, at_ms);
+                let row = self.activities.get_mut(activity)?;
+                self.reservations[index].dead_letter_resolved(resolution, row, at_ms);
             }
             body => self.take_refund(id, body)?,
         }

@@ -4,6 +4,7 @@
 
 mod accounts;
 mod activities;
+mod dead_letters;
 mod fields;
 mod stock;
 
@@ -27,6 +28,9 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/api/admin/flashsales/{id}/restock", post(stock::restock))
         .route("/api/admin/flashsales/{id}/decrease", post(stock::decrease))
         .route("/api/admin/reservations/{id}/release", post(stock::release))
+        .route("/api/admin/dead-letters", get(dead_letters::list))
+        .route("/api/admin/dead-letters/{id}/retry", post(dead_letters::retry))
+        .route("/api/admin/dead-letters/{id}/rollback", post(dead_letters::rollback))
         .route("/api/admin/skus", post(accounts::skus))
         .route("/api/admin/users", post(accounts::users))
 }
