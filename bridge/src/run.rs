@@ -20,11 +20,11 @@ use crate::sql::database::{Database, UrlError};
 use crate::sql::schema::SchemaError;
 
 /// How long the thread waits for the log before it looks whether it shall stop.
-const IDLE_WAIT: Duration = Duration::from_millis(50);
+pub(crate) const IDLE_WAIT: Duration = Duration::from_millis(50);
 
 /// A log that has failed answers at once that nothing more will be durable: without a pause the
 /// thread would spin until the process has ended.
-const FAILED_LOG_WAIT: Duration = Duration::from_millis(1);
+pub(crate) const FAILED_LOG_WAIT: Duration = Duration::from_millis(1);
 
 /// How much lower the thread's priority is: yields to the sale without starving on a full machine.
 const THREAD_NICE: i32 = 5;
@@ -145,6 +145,21 @@ impl BridgeHandle {
 /// is no error: the state says so, and it is asked again.
 pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, StartError> {
     let database = Database::at(&options.database_url)?;
+    launch(host, "bridge-sql", move |host, lag, stopped| async move {
+        Runner { host: &*host, database, lag: &lag, stopped }.run().await;
+    })
+}
+
+/// Starts a sink's thread, named `name`, which runs `body` and ends with it.
+pub(crate) fn launch<H: Host, F, B>(
+    host: Arc<H>,
+    name: &'static str,
+    body: F,
+) -> Result<BridgeHandle, StartError>
+where
+    F: FnOnce(Arc<H>, Arc<Lag>, Stopped) -> B + Send + 'static,
+    B: Future<Output = ()>,
+{
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -161,9 +176,8 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
         if let Err(error) = rustix::process::nice(THREAD_NICE) {
             tracing::debug!(%error, "the bridge keeps its priority");
         }
-        let runner = Runner { host: &*host, database, lag: &lag, stopped };
-        let run = AssertUnwindSafe(|| runtime.block_on(runner.run()));
-        if catch_unwind(run).is_err() {
+        let run = || runtime.block_on(body(host, Arc::clone(&lag), Stopped(stopped)));
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
             let why = "the bridge broke one of its invariants and stands still: \
                        restart the server, and report the panic in its log";
             tracing::error!(why);
@@ -172,11 +186,40 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
         // Nobody waits where the handle was dropped.
         let _ = end.send(());
     };
-    thread::Builder::new()
-        .name("bridge-sql".to_owned())
-        .spawn(thread)
-        .map_err(StartError::Thread)?;
+    thread::Builder::new().name(name.to_owned()).spawn(thread).map_err(StartError::Thread)?;
     Ok(BridgeHandle { watcher, stop, ended })
+}
+
+/// Whether, and by when, a sink is told to end.
+pub(crate) struct Stopped(watch::Receiver<Option<Stop>>);
+
+impl Stopped {
+    /// Whether a sink that holds everything up to `position` may end.
+    pub(crate) fn may_end(&self, position: Lsn) -> bool {
+        match *self.0.borrow() {
+            Some(stop) => position >= stop.target || Instant::now() >= stop.deadline,
+            // A handle that was dropped.
+            None => self.0.has_changed().is_err(),
+        }
+    }
+
+    /// Waits for `wait`, but not beyond the end that was asked for; whether to end.
+    pub(crate) async fn is_told_to_stop_within(&mut self, wait: Duration) -> bool {
+        let until = Instant::now() + wait;
+        loop {
+            let stop = *self.0.borrow_and_update();
+            let now = Instant::now();
+            let end = stop.map_or(until, |stop| until.min(stop.deadline));
+            if now >= end {
+                return stop.is_some_and(|stop| now >= stop.deadline);
+            }
+            let change = tokio::time::timeout(end - now, self.0.changed()).await;
+            if let Ok(Err(_)) = change {
+                // The handle was dropped.
+                return true;
+            }
+        }
+    }
 }
 
 /// Why a session ended.
@@ -209,7 +252,7 @@ struct Runner<'h, H> {
     host: &'h H,
     database: Database,
     lag: &'h Lag,
-    stopped: watch::Receiver<Option<Stop>>,
+    stopped: Stopped,
 }
 
 impl<H: Host> Runner<'_, H> {
@@ -226,7 +269,7 @@ impl<H: Host> Runner<'_, H> {
             let wait = backoff.next_wait();
             tracing::warn!(%error, wait_ms = wait.as_millis(), "the SQL sink will try again");
             self.lag.retrying(error.to_string());
-            if self.is_told_to_stop_within(wait).await {
+            if self.stopped.is_told_to_stop_within(wait).await {
                 break;
             }
         }
@@ -240,7 +283,7 @@ impl<H: Host> Runner<'_, H> {
         self.lag.applied(follower.position());
         self.lag.set(State::Running);
         loop {
-            if self.may_end(follower.position()) {
+            if self.stopped.may_end(follower.position()) {
                 return Ok(());
             }
             match follower.step_noting(Some(self.lag)).await? {
@@ -251,32 +294,6 @@ impl<H: Host> Runner<'_, H> {
                         tokio::time::sleep(FAILED_LOG_WAIT).await;
                     }
                 }
-            }
-        }
-    }
-
-    fn may_end(&self, position: Lsn) -> bool {
-        match *self.stopped.borrow() {
-            Some(stop) => position >= stop.target || Instant::now() >= stop.deadline,
-            // A handle that was dropped.
-            None => self.stopped.has_changed().is_err(),
-        }
-    }
-
-    /// Waits for `wait`, but not beyond the end that was asked for.
-    async fn is_told_to_stop_within(&mut self, wait: Duration) -> bool {
-        let until = Instant::now() + wait;
-        loop {
-            let stop = *self.stopped.borrow_and_update();
-            let now = Instant::now();
-            let end = stop.map_or(until, |stop| until.min(stop.deadline));
-            if now >= end {
-                return stop.is_some_and(|stop| now >= stop.deadline);
-            }
-            let change = tokio::time::timeout(end - now, self.stopped.changed()).await;
-            if let Ok(Err(_)) = change {
-                // The handle was dropped.
-                return true;
             }
         }
     }

@@ -24,7 +24,7 @@
 //! | `runtime/pending` | answers held until durable |
 //! | `runtime/{open,replay,owner,directory}` | from files to state |
 //! | `runtime/{timer,clock}` | time |
-//! | `runtime/{sinks,views}` | what is told outward |
+//! | `runtime/{sinks,views,present}` | what is told outward |
 //! | `runtime/{verify,entries}` | reading a log without opening it |
 
 #![warn(missing_docs)]
@@ -40,6 +40,7 @@ pub use runtime::error::{CloseError, OpenError};
 pub use runtime::open::{EngineOptions, OpenReport};
 pub use runtime::payments::{Callback, PaymentView, Recorded};
 pub use runtime::pending::Pending;
+pub use runtime::present::Seen;
 pub use runtime::purchase::{BatchAnswer, BatchRequest, Purchase, Refused};
 pub use runtime::refunds::PendingRefund;
 pub use runtime::sinks::ORDERS_SINK;

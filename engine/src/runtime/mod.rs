@@ -13,6 +13,7 @@ pub(crate) mod owner;
 pub(crate) mod payment;
 pub(crate) mod payments;
 pub(crate) mod pending;
+pub(crate) mod present;
 pub(crate) mod purchase;
 pub(crate) mod refunds;
 pub(crate) mod replay;
