@@ -37,9 +37,7 @@ impl<H: Present> Mirror<'_, H> {
     ///
     /// # Errors
     /// Where a cursor is gone, or a server does not answer: the mirror must be dropped then.
-    pub fn confirm(
-        &self,
-    ) -> impl Future<Output = Result<Confirmed, MirrorError>> + Send + use<H> {
+    pub fn confirm(&self) -> impl Future<Output = Result<Confirmed, MirrorError>> + Send + use<H> {
         let applied = self.applied();
         let mut touches: Vec<Option<Cmd>> = vec![None; self.nodes.all().len()];
         for (id, lane) in self.lanes.iter().filter(|(_, lane)| !lane.text.is_empty()) {

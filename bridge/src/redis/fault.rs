@@ -31,7 +31,7 @@ pub enum MirrorError {
         /// What it said.
         answer: String,
     },
-    /// The keys are written anew from the engine's state, beginning with the next session.
+    /// The keys must be written anew from the engine's state.
     #[error("the mirror is written anew: {0}")]
     Resync(&'static str),
     /// An event that this version can't read.

@@ -101,7 +101,8 @@ mod tests {
         }
         assert_eq!(place.reached(), Lsn(43));
         let text = Mark::new(identity, Some(place)).to_string();
-        for wrong in ["", "1", "resync", &format!("{text} 1"), &text[1..], &text[..text.len() - 2]] {
+        for wrong in ["", "1", "resync", &format!("{text} 1"), &text[1..], &text[..text.len() - 2]]
+        {
             assert_eq!(Mark::parse(wrong), None, "{wrong:?}");
         }
     }

@@ -7,11 +7,11 @@
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
+use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue,
     IntoConnectionInfo as _, Pipeline, Value,
 };
-use redis::io::tcp::TcpSettings;
 use tokio::task::JoinSet;
 
 use super::fault::MirrorError;

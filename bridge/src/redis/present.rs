@@ -99,4 +99,3 @@ pub(super) fn created_ms(host: &impl Present, of: ActivityId, id: ReservationId)
     let look = |activity: &Activity| activity.slot(id).map(Slot::created_ms);
     host.look(of, look)?.value
 }
-

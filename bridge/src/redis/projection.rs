@@ -70,7 +70,6 @@ impl Projection {
         self.owners.clear();
     }
 
-
     /// The activity whose keys bear this SKU's name.
     pub(super) fn owner(&self, sku: u64) -> Option<&Known> {
         self.known.get(self.owners.get(&sku)?)
@@ -78,8 +77,7 @@ impl Projection {
 
     /// Whether the keys of `it` are written.
     pub(super) fn is_written(&self, it: &Known) -> bool {
-        !self.keys.layout.is_keyed_by_sku()
-            || self.owners.get(&it.sku.get()) == Some(&it.id.get())
+        !self.keys.layout.is_keyed_by_sku() || self.owners.get(&it.sku.get()) == Some(&it.id.get())
     }
 
     fn choose_owner(&mut self, sku: u64) {

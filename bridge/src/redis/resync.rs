@@ -278,10 +278,7 @@ impl<H: Present> Mirror<'_, H> {
         whole || asked.parts().any(in_part)
     }
 
-    fn reservation(
-        &self,
-        id: ReservationId,
-    ) -> Option<(Known, super::layouts::Reserved)> {
+    fn reservation(&self, id: ReservationId) -> Option<(Known, super::layouts::Reserved)> {
         let look = |of: ActivityId| {
             let read = |it: &_| Some((Known::of(of, it), present::reservation(it, id)?.0));
             self.host.look(of, read)?.value

@@ -154,6 +154,18 @@ impl MirrorWatcher {
     }
 }
 
+/// Whether `url` names a Redis at all.
+///
+/// # Errors
+/// [`MirrorStartError::Url`] where it does not.
+pub fn check(url: &str) -> Result<(), MirrorStartError> {
+    address(url).map(drop)
+}
+
+fn address(url: &str) -> Result<Address, MirrorStartError> {
+    Address::at(url).map_err(|error| MirrorStartError::Url(error.category().to_owned()))
+}
+
 /// Starts the mirror of `host`'s log.
 ///
 /// # Errors
@@ -163,12 +175,12 @@ pub fn start<H: Present>(
     host: Arc<H>,
     options: &Options,
 ) -> Result<MirrorHandle, MirrorStartError> {
-    let address = Address::at(&options.url)
-        .map_err(|error| MirrorStartError::Url(error.category().to_owned()))?;
+    let address = address(&options.url)?;
     let counts = Arc::new(Counts::default());
     let (of_runner, options, layout) = (Arc::clone(&counts), options.clone(), options.layout);
     let bridge = crate::run::launch(host, "bridge-redis", move |host, lag, stopped| async move {
-        let runner = Runner { host: &*host, address, options, lag: &lag, stopped, counts: of_runner };
+        let runner =
+            Runner { host: &*host, address, options, lag: &lag, stopped, counts: of_runner };
         runner.run().await;
     })?;
     let watcher = MirrorWatcher { watcher: bridge.watcher(), counts, layout };
@@ -182,6 +194,13 @@ struct Runner<'h, H> {
     lag: &'h Lag,
     stopped: Stopped,
     counts: Arc<Counts>,
+}
+
+/// Counts as they were when a session began.
+#[derive(Clone, Copy)]
+struct Before {
+    rounds: u64,
+    resyncs: u64,
 }
 
 /// When what is done now and then is due.
@@ -220,15 +239,19 @@ impl<H: Present> Runner<'_, H> {
     async fn session(&mut self, backoff: &mut Backoff) -> Result<(), MirrorError> {
         let Options { layout, bounds, .. } = self.options;
         let mut mirror = Mirror::meet_at(self.host, &self.address, layout, bounds).await?;
-        self.counts.resyncs.fetch_add(u64::from(mirror.was_resynced()), Ordering::Relaxed);
         self.lag.applied(mirror.applied());
         self.lag.set(State::Running);
         let now = Instant::now();
-        let mut due = Due { confirm: now, advance: now + ADVANCE_INTERVAL, scrub: now, asked: None };
-        let rounds_before = self.counts.scrub_rounds.load(Ordering::Relaxed);
+        let mut due =
+            Due { confirm: now, advance: now + ADVANCE_INTERVAL, scrub: now, asked: None };
+        let before = Before {
+            rounds: self.counts.scrub_rounds.load(Ordering::Relaxed),
+            resyncs: self.counts.resyncs.load(Ordering::Relaxed),
+        };
+        self.note(&mut mirror, before);
         loop {
             let step = mirror.step().await?;
-            self.note(&mut mirror, rounds_before);
+            self.note(&mut mirror, before);
             if self.stopped.may_end(mirror.applied()) {
                 return Ok(());
             }
@@ -246,14 +269,15 @@ impl<H: Present> Runner<'_, H> {
         }
     }
 
-    fn note(&self, mirror: &mut Mirror<'_, H>, rounds_before: u64) {
+    fn note(&self, mirror: &mut Mirror<'_, H>, before: Before) {
         self.lag.applied(mirror.applied());
         if let Some(commit_us) = mirror.oldest_commit_us() {
             self.lag.batch_read(commit_us);
         }
         let counts = &self.counts;
         counts.is_stale.store(mirror.is_stale(), Ordering::Relaxed);
-        counts.scrub_rounds.store(rounds_before + mirror.scrub_rounds(), Ordering::Relaxed);
+        counts.scrub_rounds.store(before.rounds + mirror.scrub_rounds(), Ordering::Relaxed);
+        counts.resyncs.store(before.resyncs + mirror.resyncs(), Ordering::Relaxed);
         let repairs = mirror.take_repairs();
         counts.repairs.fetch_add(repairs.len() as u64, Ordering::Relaxed);
         let mut found = counts.found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -270,9 +294,9 @@ impl<H: Present> Runner<'_, H> {
         let now = Instant::now();
         if let Some(asked) = due.asked.take_if(|asked| asked.is_finished()) {
             let said = asked.await;
-            self.confirmed(said.unwrap_or_else(|error| {
-                std::panic::resume_unwind(error.into_panic())
-            })?);
+            self.confirmed(
+                said.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))?,
+            );
         }
         if now >= due.confirm && due.asked.is_none() {
             due.confirm = now + CONFIRM_INTERVAL;

@@ -113,7 +113,10 @@ impl<H: Present> Mirror<'_, H> {
                 // Keys of an activity that there is none of.
                 let call = self.ownerless(id, &expected);
                 self.send(vec![call]).await?;
-                self.note(expected.keys().map(|(key, _)| (key.to_owned(), "a key".to_owned())), &expected);
+                self.note(
+                    expected.keys().map(|(key, _)| (key.to_owned(), "a key".to_owned())),
+                    &expected,
+                );
                 continue;
             };
             let call = library::verify(&lane.keys, &lane.text, &expected);
@@ -185,9 +188,7 @@ impl<H: Present> Mirror<'_, H> {
         };
         let lane = self.lane_of_activity(id);
         let from = within.map_or(0, |(_, from)| from);
-        let read = |it: &_| {
-            (Known::of(id, it), present::reservations(it, from, CALL_RECORDS_MAX))
-        };
+        let read = |it: &_| (Known::of(id, it), present::reservations(it, from, CALL_RECORDS_MAX));
         let on = Walk::State { after: Some(id), within: None };
         let (Some(seen), Some(own)) = (self.host.look(id, read), self.lanes.get(&lane)) else {
             return (BTreeMap::new(), on);

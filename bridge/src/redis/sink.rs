@@ -98,7 +98,7 @@ pub struct Mirror<'h, H: Present> {
     /// Everything up to here is in Redis.
     pub(super) applied: Lsn,
     pub(super) scrub: super::scrub::Scrub,
-    was_resynced: bool,
+    resyncs: u64,
 }
 
 struct OnTheWay {
@@ -160,7 +160,7 @@ impl<'h, H: Present> Mirror<'h, H> {
             on_the_way: None,
             applied: Lsn(0),
             scrub: super::scrub::Scrub::default(),
-            was_resynced: false,
+            resyncs: 0,
         };
         let lanes: Vec<u64> = match layout {
             Layout::Cluster => host.activities().iter().map(|id| id.get()).collect(),
@@ -183,7 +183,7 @@ impl<'h, H: Present> Mirror<'h, H> {
         mirror.stand().await?;
         if !astray.is_empty() {
             mirror.resync(&astray).await?;
-            mirror.was_resynced = true;
+            mirror.resyncs += 1;
         }
         Ok(mirror)
     }
@@ -198,9 +198,14 @@ impl<'h, H: Present> Mirror<'h, H> {
         self.on_the_way.as_ref().map(|way| way.oldest_commit_us)
     }
 
-    /// Whether the keys were written anew when Redis was met.
+    /// Whether keys were written anew since Redis was met.
     pub fn was_resynced(&self) -> bool {
-        self.was_resynced
+        self.resyncs > 0
+    }
+
+    /// How often keys were written anew since Redis was met.
+    pub fn resyncs(&self) -> u64 {
+        self.resyncs
     }
 
     /// Whether Redis says that it is behind.
@@ -302,8 +307,19 @@ impl<'h, H: Present> Mirror<'h, H> {
     /// The mirror must be dropped then.
     pub async fn step(&mut self) -> Result<Step, MirrorError> {
         self.batch.fill(&mut self.source, self.bounds.step_records_max)?;
-        let calls = self.fold()?;
+        let folded = self.fold();
         self.arrive().await?;
+        let calls = match folded {
+            // What is known does not lead on: what is in Redis stands, and is written anew.
+            Err(MirrorError::Resync(why)) => {
+                tracing::warn!(why, "the mirror can't follow from what is in Redis");
+                let lanes: Vec<u64> = self.lanes.keys().copied().collect();
+                self.resync(&lanes).await?;
+                self.resyncs += 1;
+                return Ok(Step::Moved);
+            }
+            folded => folded?,
+        };
         let Some(end) = self.batch.end() else {
             return self.caught_up().await;
         };
@@ -380,8 +396,8 @@ impl<'h, H: Present> Mirror<'h, H> {
             let call = filling.entry(lane).or_default();
             self.projection.take(&event, self.host, &mut call.change)?;
             call.records += 1;
-            call.ends_lane = self.layout == Layout::Cluster
-                && matches!(event.body, Body::Archived { .. });
+            call.ends_lane =
+                self.layout == Layout::Cluster && matches!(event.body, Body::Archived { .. });
             if call.records >= self.bounds.call_records_max || call.ends_lane {
                 let full = std::mem::take(call);
                 let is_stale = now_us.saturating_sub(commit_us) > STALE_AFTER_US;
@@ -404,10 +420,8 @@ impl<'h, H: Present> Mirror<'h, H> {
         if let Some(lane) = self.lanes.get(&lane) {
             return lane.mark.place.is_none() || lane.place().reached() < lsn;
         }
-        let makes = matches!(
-            event.body,
-            Body::ActivityCreated { .. } | Body::ActivityAdopted { .. }
-        );
+        let makes =
+            matches!(event.body, Body::ActivityCreated { .. } | Body::ActivityAdopted { .. });
         if makes {
             let mark = Mark::new(self.identity, None);
             let (keys, text) = (self.own_keys(lane), String::new());

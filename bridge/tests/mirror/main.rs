@@ -16,6 +16,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, unreachable_pub, reason = "each module uses a part of the support code")]
 
+mod clustered;
+mod events;
+mod fencing;
 mod following;
 mod healing;
 mod keys;
@@ -23,6 +26,7 @@ mod library;
 mod sale;
 #[path = "../support/mod.rs"]
 mod support;
+mod thread;
 mod valkey;
 
 use bridge::redis::MirrorError;

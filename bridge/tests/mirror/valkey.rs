@@ -113,14 +113,17 @@ pub struct Cluster {
 
 impl Cluster {
     pub fn start() -> Self {
-        let ports: Vec<u16> = free_ports(3);
-        let nodes: Vec<_> = ports.iter().map(|port| cluster_node(*port)).collect();
+        let ports = free_ports(6);
+        let (ports, buses) = (ports[..3].to_vec(), &ports[3..]);
+        let each = ports.iter().zip(buses);
+        let nodes: Vec<_> = each.map(|(port, bus)| cluster_node(*port, *bus)).collect();
         let mut connections: Vec<_> = nodes.iter().map(|node| node.connect(0)).collect();
         for (index, connection) in connections.iter_mut().enumerate() {
-            let (first, last) = (index * 5461, if index == 2 { 16_383 } else { index * 5461 + 5460 });
+            let (first, last) =
+                (index * 5461, if index == 2 { 16_383 } else { index * 5461 + 5460 });
             let () = say(connection, &format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
-            for port in &ports {
-                let () = say(connection, &format!("CLUSTER MEET 127.0.0.1 {port}"));
+            for (port, bus) in ports.iter().zip(buses) {
+                let () = say(connection, &format!("CLUSTER MEET 127.0.0.1 {port} {bus}"));
             }
         }
         for connection in &mut connections {
@@ -137,8 +140,8 @@ impl Cluster {
     }
 }
 
-fn cluster_node(port: u16) -> Valkey {
-    let port = port.to_string();
+fn cluster_node(port: u16, bus: u16) -> Valkey {
+    let (port, bus) = (port.to_string(), bus.to_string());
     Valkey::start_with(&[
         "--port",
         &port,
@@ -147,7 +150,7 @@ fn cluster_node(port: u16) -> Valkey {
         "--cluster-enabled",
         "yes",
         "--cluster-port",
-        &free_ports(1)[0].to_string(),
+        &bus,
         "--cluster-node-timeout",
         "2000",
         "--appendonly",

@@ -1,7 +1,7 @@
 //! The shards over a log, and the one way a command goes through them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -63,6 +63,7 @@ pub(crate) struct Inner {
     pub(crate) owner: Owner,
     pub(crate) requests: RequestHasher,
     pub(crate) ordered: Ordered,
+    pub(crate) one_live_per_sku: AtomicBool,
     /// When the server became ready, engine time; `u64::MAX` before.
     pub(crate) serving_since_ms: AtomicU64,
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -246,6 +246,7 @@ impl Inner {
             requests: RequestHasher::new(&owner.request_hash_key),
             owner,
             ordered,
+            one_live_per_sku: AtomicBool::new(false),
             serving_since_ms: AtomicU64::new(u64::MAX),
         }
     }
