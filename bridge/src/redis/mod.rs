@@ -21,6 +21,7 @@ mod fault;
 pub mod layouts;
 mod library;
 mod mark;
+mod meet;
 mod nodes;
 mod present;
 mod projection;

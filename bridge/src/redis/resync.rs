@@ -128,26 +128,30 @@ impl<H: Present> Mirror<'_, H> {
         if is_written {
             self.projection.keys.activity(&known, &mut writes);
         }
-        let mut calls = vec![self.under_mark(lane, &writes)];
-        let mut from = 0;
-        while is_written {
+        let call = self.under_mark(lane, &writes);
+        self.send(vec![call]).await?;
+        if is_written { self.write_reservations(lane, &known).await } else { Ok(()) }
+    }
+
+    async fn write_reservations(&mut self, lane: u64, of: &Known) -> Result<(), MirrorError> {
+        let (mut calls, mut from) = (Vec::new(), 0);
+        loop {
             let read = |it: &_| present::reservations(it, from, CALL_RECORDS_MAX);
-            let Some(seen) = self.host.look(id, read) else { break };
-            if seen.value.is_empty() {
-                break;
+            let seen = self.host.look(of.id, read).map(|seen| seen.value).unwrap_or_default();
+            if seen.is_empty() {
+                return self.send(calls).await;
             }
-            from += seen.value.len();
+            from += seen.len();
             let mut writes = Writes::default();
-            for (reserved, held) in seen.value {
-                self.projection.keys.user(&known, reserved.user, held, &mut writes);
-                self.projection.keys.reservation(&known, &reserved, &mut writes);
+            for (reserved, held) in seen {
+                self.projection.keys.user(of, reserved.user, held, &mut writes);
+                self.projection.keys.reservation(of, &reserved, &mut writes);
             }
             calls.push(self.under_mark(lane, &writes));
             if calls.len() >= CALLS_AT_ONCE {
                 self.send(std::mem::take(&mut calls)).await?;
             }
         }
-        self.send(calls).await
     }
 
     async fn write_blacklist(&mut self) -> Result<(), MirrorError> {

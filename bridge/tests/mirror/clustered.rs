@@ -78,9 +78,10 @@ async fn three_masters_follow_lose_one_and_heal() {
     assert!(error.is_transient(), "{error}");
     cluster.nodes[2].resume();
     crate::valkey::wait_for(|| {
-        let mut connection = cluster.nodes[0].connect(0);
-        let info: String = say(&mut connection, "CLUSTER INFO");
-        info.contains("cluster_state:ok") && !info.contains("cluster_slots_fail:5")
+        cluster.nodes.iter().all(|node| {
+            let info: String = say(&mut node.connect(0), "CLUSTER INFO");
+            info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384")
+        })
     });
     catch_up(&sale, &cluster).await;
     assert_same(&sale, &cluster, &oracle);

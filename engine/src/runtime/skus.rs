@@ -1,8 +1,8 @@
 //! One live activity a SKU, where a reader outside names what it reads by SKU.
 //!
-//! It is no rule of the sale: two activities may sell one SKU. But keys such as `seckill:stock:<sku>`
-//! have room for one of them, so a server that writes such keys turns the rule on, and a second
-//! live activity is refused wherever it would go on sale: by an operator, by an edit, on schedule.
+//! It is no rule of the sale: two activities may sell one SKU. But keys that bear a SKU's name have
+//! room for one of them, so a server that writes such keys turns the rule on, and a second live
+//! activity is refused wherever it would go on sale: by an operator, by an edit, on schedule.
 
 use std::sync::atomic::Ordering;
 

@@ -4,10 +4,10 @@
 //! |---|---|
 //! | `flash_sale:goods:stock:<sku>` | units available |
 //! | `flash_sale:goods:sold:<sku>` | units paid |
-//! | `flash_sale:goods:info:<sku>` | hash: GoodsId ActivityId Price MaxBuy StartTime EndTime (seconds) |
+//! | `flash_sale:goods:info:<sku>` | hash: the SKU's terms, times in seconds |
 //! | `flash_sale:user:buy:<user>:<sku>` | set: the order numbers of what the user holds |
 //! | `flash_sale:activity:goods:<activity>` | set: the SKU |
-//! | `flash_sale:result:<order_no>` | `1` accepted, `0` while no order can hold it, `2` given back |
+//! | `flash_sale:result:<order_no>` | `1` accepted, `0` a dead letter, `2` given back |
 //!
 //! All end an hour after the sale, a result of what was given back a day after that.
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `flashsale:stock:<activity>` | units available | until an hour after the end |
 //! | `flashsale:count:<activity>:<user>` | units held; none at zero | until an hour after the end |
-//! | `flashsale:idem:<activity>:<user>:<id>` | the id | 30 min from acceptance; none once given back |
+//! | `flashsale:idem:<activity>:<user>:<id>` | the id | 30 min from acceptance; not given back |
 //! | `flashsale:reservation:<id>` | the id | while unpaid; `rolled_back:<id>` for a day |
 //! | `flashsale:pause:<activity>` | `1` | while paused or drained |
 //!

@@ -5,7 +5,7 @@
 //! | `seckill:stock:<sku>` | units available | until an hour after the end |
 //! | `seckill:stock:total:<sku>` | all units | until an hour after the end |
 //! | `seckill:user:<sku>:<user>` | `1` while the user holds a unit | until a day after the end |
-//! | `seckill:session:<activity>` | hash: startTime endTime (ms) status limitPerUser | until an hour after the end |
+//! | `seckill:session:<activity>` | hash, times in milliseconds | until an hour after the end |
 //! | `risk:blacklist:user:<user>` | `1` | while blacklisted |
 //!
 //! `status` is `ONGOING` while the activity is on sale and not paused, else `INIT`; whether the
