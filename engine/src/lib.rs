@@ -41,7 +41,6 @@ pub use runtime::error::{CloseError, OpenError};
 pub use runtime::open::{EngineOptions, OpenReport};
 pub use runtime::payments::{Callback, PaymentView, Recorded};
 pub use runtime::pending::Pending;
-pub use runtime::present::Seen;
 pub use runtime::purchase::{BatchAnswer, BatchRequest, Purchase, Refused};
 pub use runtime::refunds::PendingRefund;
 pub use runtime::sinks::ORDERS_SINK;

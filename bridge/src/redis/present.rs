@@ -1,6 +1,5 @@
 //! The engine's state as it is now: what a resync writes and the scrubber compares with.
 
-use engine::Seen;
 use engine::core::activity::Activity;
 use engine::core::ids::{ActivityId, Position, ReservationId, UserId};
 use engine::core::reservation::Slot;
@@ -18,7 +17,7 @@ pub trait Present: Host {
     fn activities(&self) -> Vec<ActivityId>;
 
     /// What `read`, which must be short, makes of an activity.
-    fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<Seen<T>>;
+    fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T>;
 
     /// The activity whose reservation `id` is, where the id says so.
     fn activity_of(&self, id: ReservationId) -> Option<ActivityId>;
@@ -36,7 +35,7 @@ impl Present for engine::Engine {
         self.live_activities()
     }
 
-    fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<Seen<T>> {
+    fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T> {
         self.look(id, read)
     }
 
@@ -97,5 +96,5 @@ pub(super) fn blacklisted(key: &str) -> Option<UserId> {
 /// When a reservation was accepted; it never changes.
 pub(super) fn created_ms(host: &impl Present, of: ActivityId, id: ReservationId) -> Option<u64> {
     let look = |activity: &Activity| activity.slot(id).map(Slot::created_ms);
-    host.look(of, look)?.value
+    host.look(of, look)?
 }

@@ -286,7 +286,7 @@ fn reserved(activity: ActivityId, event: &Event<'_>, host: &impl Present) -> Opt
         }
         Body::DeadLettered { reservation, .. } | Body::DeadLetterResolved { reservation, .. } => {
             let look = |it: &_| present::reservation(it, reservation);
-            let (now, _) = host.look(activity, look)?.value?;
+            let (now, _) = host.look(activity, look)??;
             // Its units are told by other events, in their order.
             if matches!(now.status, Status::RolledBack(_)) {
                 return None;

@@ -117,10 +117,9 @@ impl<H: Present> Mirror<'_, H> {
     }
 
     async fn write_activity(&mut self, lane: u64, id: ActivityId) -> Result<(), MirrorError> {
-        let Some(seen) = self.host.look(id, |activity| Known::of(id, activity)) else {
+        let Some(known) = self.host.look(id, |activity| Known::of(id, activity)) else {
             return Ok(());
         };
-        let known = seen.value;
         self.projection.know(known);
         let mut writes = Writes::default();
         writes.part(self.lanes[&lane].keys.known.clone(), id.to_string(), field(&known));
@@ -137,7 +136,7 @@ impl<H: Present> Mirror<'_, H> {
         let (mut calls, mut from) = (Vec::new(), 0);
         loop {
             let read = |it: &_| present::reservations(it, from, CALL_RECORDS_MAX);
-            let seen = self.host.look(of.id, read).map(|seen| seen.value).unwrap_or_default();
+            let seen = self.host.look(of.id, read).unwrap_or_default();
             if seen.is_empty() {
                 return self.send(calls).await;
             }
@@ -234,11 +233,11 @@ impl<H: Present> Mirror<'_, H> {
         let mut asked = Writes::default();
         let keys = &self.projection.keys;
         let of_activity = |id: ActivityId| {
-            let known = self.host.look(id, |activity| Known::of(id, activity))?.value;
+            let known = self.host.look(id, |activity| Known::of(id, activity))?;
             self.projection.is_written(&known).then_some(known)
         };
         let of_user = |known: &Known, user| {
-            self.host.look(known.id, |activity| activity.held(user)).map_or(0, |seen| seen.value)
+            self.host.look(known.id, |activity| activity.held(user)).unwrap_or(0)
         };
         match subject {
             Subject::Activity(id) => {
@@ -285,7 +284,7 @@ impl<H: Present> Mirror<'_, H> {
     fn reservation(&self, id: ReservationId) -> Option<(Known, super::layouts::Reserved)> {
         let look = |of: ActivityId| {
             let read = |it: &_| Some((Known::of(of, it), present::reservation(it, id)?.0));
-            self.host.look(of, read)?.value
+            self.host.look(of, read)?
         };
         match self.host.activity_of(id) {
             Some(of) => look(of),

@@ -190,10 +190,11 @@ impl<H: Present> Mirror<'_, H> {
         let from = within.map_or(0, |(_, from)| from);
         let read = |it: &_| (Known::of(id, it), present::reservations(it, from, CALL_RECORDS_MAX));
         let on = Walk::State { after: Some(id), within: None };
-        let (Some(seen), Some(own)) = (self.host.look(id, read), self.lanes.get(&lane)) else {
+        let (Some((known, reservations)), Some(own)) =
+            (self.host.look(id, read), self.lanes.get(&lane))
+        else {
             return (BTreeMap::new(), on);
         };
-        let (known, reservations) = seen.value;
         if from == 0 {
             writes.part(own.keys.known.clone(), id.to_string(), field(&known));
         }

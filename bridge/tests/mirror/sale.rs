@@ -9,7 +9,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bridge::host::{Busy, Host};
 use bridge::redis::Present;
-use engine::Seen;
 use engine::core::activity::Activity;
 use engine::core::apply::apply;
 use engine::core::codec;
@@ -345,15 +344,13 @@ impl Present for Sale {
         ids
     }
 
-    fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<Seen<T>> {
+    fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T> {
         let mut inner = self.inner.lock().unwrap();
         for _ in 0..inner.restless {
             inner.step();
         }
         let shard = &inner.shards[shard_of(id)];
-        let value = read(shard.activity(id)?);
-        let shard_seq = shard.applied_seq();
-        Some(Seen { shard: u16::try_from(shard_of(id)).unwrap(), shard_seq, value })
+        shard.activity(id).map(read)
     }
 
     fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {

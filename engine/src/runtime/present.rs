@@ -9,17 +9,6 @@ use super::engine::Engine;
 use crate::core::activity::Activity;
 use crate::core::ids::{ActivityId, ReservationId};
 
-/// Something read of an activity, and the instant in its shard's history at which it was so.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen<T> {
-    /// The shard.
-    pub shard: u16,
-    /// The last record that the shard had applied.
-    pub shard_seq: u64,
-    /// What was read.
-    pub value: T,
-}
-
 impl Engine {
     /// The activities in memory, by id, whether or not they are durable.
     pub fn live_activities(&self) -> Vec<ActivityId> {
@@ -32,11 +21,10 @@ impl Engine {
     }
 
     /// What `read` makes of an activity. It runs under the shard's lock: it must be short.
-    pub fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<Seen<T>> {
+    pub fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T> {
         let index = self.shard_index(id);
         let shard = self.inner.shards[usize::from(index)].lock();
-        let value = read(shard.activity(id)?);
-        Some(Seen { shard: index, shard_seq: shard.applied_seq(), value })
+        shard.activity(id).map(read)
     }
 
     /// The activity whose reservation `id` is, where the id says so.

@@ -10,6 +10,7 @@ use parking_lot::RwLockWriteGuard;
 
 use super::directory::Directory;
 use super::engine::Engine;
+use crate::core::activity::Activity;
 use crate::core::ids::{ActivityId, SkuId};
 
 /// Held from the look at the other activities to the decision, so that two that go on sale at once
@@ -35,17 +36,17 @@ impl Engine {
         }
         let now_ms = self.now_ms();
         let own = self.look(id, |it| (it.terms().sku, it.flags().on_sale));
-        let Some((own_sku, is_on_sale)) = own.map(|seen| seen.value) else { return false };
+        let Some((own_sku, is_on_sale)) = own else { return false };
         // Publishing again changes nothing; editing what is off sale puts nothing on sale.
         if sku.is_some() != is_on_sale {
             return false;
         }
         let sku = sku.unwrap_or(own_sku);
         self.live_activities().into_iter().filter(|other| *other != id).any(|other| {
-            let is_rival = self.look(other, |it| {
+            let is_rival = |it: &Activity| {
                 it.terms().sku == sku && it.flags().on_sale && it.terms().end_ms >= now_ms
-            });
-            is_rival.is_some_and(|seen| seen.value)
+            };
+            self.look(other, is_rival) == Some(true)
         })
     }
 }

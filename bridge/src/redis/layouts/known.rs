@@ -52,11 +52,6 @@ impl Known {
         self.flags.paused || self.flags.drained
     }
 
-    /// Whether it is on sale at `now_ms`, or will be.
-    pub const fn is_live(&self, now_ms: u64) -> bool {
-        self.flags.on_sale && now_ms <= self.end_ms
-    }
-
     /// As it is kept in the mirror's hash, under its id.
     pub(crate) fn encode(&self) -> String {
         let Self { ordinal, sku, price, per_user_limit, start_ms, end_ms, flags, figures, .. } =
