@@ -24,7 +24,8 @@
 //! | `runtime/pending` | answers held until durable |
 //! | `runtime/{open,replay,owner,directory}` | from files to state |
 //! | `runtime/{timer,archive,clock}` | time |
-//! | `runtime/{sinks,views}` | what is told outward |
+//! | `runtime/skus` | one live activity a SKU, where readers outside need that |
+//! | `runtime/{sinks,views,present}` | what is told outward |
 //! | `runtime/{verify,entries}` | reading a log without opening it |
 
 #![warn(missing_docs)]

@@ -15,6 +15,7 @@ use crate::http::problem::Code;
 use crate::identity::Tokens;
 use crate::listener::ConnectionCounts;
 use crate::metrics::Metrics;
+use crate::mirror::Mirror;
 use crate::orders::Orders;
 
 /// The engine and what follows its log.
@@ -23,6 +24,8 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     /// The projection into SQL, and queries to it.
     pub(crate) orders: Orders,
+    /// The projection into Redis, where one is named.
+    pub(crate) mirror: Option<Mirror>,
 }
 
 /// Everything a request can reach.

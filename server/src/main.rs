@@ -19,6 +19,7 @@ mod identity;
 mod listener;
 mod logs;
 mod metrics;
+mod mirror;
 mod orders;
 mod serve;
 mod time;

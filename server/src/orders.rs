@@ -20,11 +20,22 @@ use crate::config::Settings;
 
 /// For the bridge to deliver what is durable when the server stops. What it doesn't, the next
 /// start does.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a start waits for a database that may have a fork to show. One that answers later is
 /// judged then.
-const CONTACT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONTACT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Ends when what `watcher` looks at is found to follow another history; else never.
+pub(crate) async fn forked(watcher: &Watcher) -> String {
+    let mut states = watcher.subscribe();
+    let forked = |state: &State| matches!(state, State::Halted { cause: Cause::Fork, .. });
+    let state = states.wait_for(forked).await.map(|state| state.clone());
+    match state {
+        Ok(State::Halted { why, .. }) => why,
+        _ => pending().await,
+    }
+}
 
 /// What keeps orders from being written. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -130,15 +141,9 @@ impl Orders {
         self.watcher.status()
     }
 
-    /// Ends when the database is found to follow another history; else never.
-    pub(crate) async fn forked(&self) -> String {
-        let mut states = self.watcher.subscribe();
-        let forked = |state: &State| matches!(state, State::Halted { cause: Cause::Fork, .. });
-        let state = states.wait_for(forked).await.map(|state| state.clone());
-        match state {
-            Ok(State::Halted { why, .. }) => why,
-            _ => pending().await,
-        }
+    /// State and changes of it.
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.watcher
     }
 
     /// Delivers what is durable, and ends the bridge. Blocks.

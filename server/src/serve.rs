@@ -29,6 +29,7 @@ use crate::http;
 use crate::identity::{SignError, Tokens};
 use crate::listener::{self, Listener};
 use crate::logs::{self, LogError, LogLevel};
+use crate::mirror::{Mirror, MirrorError};
 use crate::orders::{self, Orders, OrdersError};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
@@ -59,10 +60,13 @@ pub(crate) enum ServeError {
     /// The order database can't be used.
     #[error(transparent)]
     Orders(#[from] OrdersError),
+    /// The Redis mirror can't be used.
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
     /// The demo's sale can't be made.
     #[error(transparent)]
     Demo(#[from] DemoError),
-    /// The order database follows another log.
+    /// The order database or Redis follows another log.
     #[error("{0}")]
     Fork(String),
     /// A task of ours died.
@@ -79,6 +83,7 @@ impl ServeError {
         match self {
             Self::Open(error) => error.exit_code(),
             Self::Orders(error) => error.exit_code(),
+            Self::Mirror(error) => error.exit_code(),
             Self::Fork(_) => EXIT_REFUSED,
             Self::Close(_) | Self::Task(_) => EXIT_LOG,
             Self::Demo(DemoError::Log(_)) => EXIT_LOG,
@@ -97,6 +102,9 @@ impl ServeError {
 /// # Errors
 /// What would keep the server from starting.
 pub(crate) fn check(loaded: &Loaded) -> Result<(), ServeError> {
+    if let Some(url) = &loaded.settings.redis {
+        bridge::redis::run::check(url).map_err(MirrorError::from)?;
+    }
     // A demo makes its secret when it starts.
     match config::configured_secret(loaded)? {
         None if !loaded.settings.demo => Err(ConfigError::SecretMissing.into()),
@@ -238,7 +246,8 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     let ordered = shared.ordered.clone();
     engine.on_ordered(Box::new(move || ordered.send_replace(())));
     let orders = Orders::start(settings, &engine).await?;
-    let app = App { engine, orders };
+    let mirror = Mirror::start(settings, &engine).await?;
+    let app = App { engine, orders, mirror };
     if settings.demo {
         demo::prepare(&app).await?;
     }
@@ -264,10 +273,21 @@ async fn attend(
     }
 }
 
-/// Ends when the bridge finds that the order database follows another history.
+/// Ends when the bridge finds that the order database or Redis follows another history.
 async fn forked(shared: &Shared) -> String {
     match shared.app() {
-        Ok(app) => app.orders.forked().await,
+        Ok(app) => {
+            let mirror = async {
+                match &app.mirror {
+                    Some(mirror) => orders::forked(mirror.watcher.sink()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                why = orders::forked(app.orders.watcher()) => why,
+                why = mirror => why,
+            }
+        }
         Err(_) => std::future::pending().await,
     }
 }
@@ -318,6 +338,9 @@ async fn drain(shared: &Arc<Shared>, listening: Listening) -> Result<(), ServeEr
     tokio::task::spawn_blocking(move || {
         let Ok(app) = shared.app() else { return Ok(()) };
         app.orders.stop();
+        if let Some(mirror) = &app.mirror {
+            mirror.stop();
+        }
         app.engine.close()
     })
     .await??;

@@ -179,6 +179,8 @@ pub enum Refusal {
     ActivityExists,
     /// All ordinals of this node are used.
     OrdinalsExhausted,
+    /// Its SKU is on sale in another activity, where readers outside allow one.
+    SkuOnSale,
     /// Paused or drained.
     Paused,
     /// Not published.

@@ -63,6 +63,7 @@ pub(crate) struct Inner {
     pub(crate) owner: Owner,
     pub(crate) requests: RequestHasher,
     pub(crate) ordered: Ordered,
+    pub(crate) one_live_per_sku: AtomicBool,
     /// When the server became ready, engine time; `u64::MAX` before.
     pub(crate) serving_since_ms: AtomicU64,
     /// Whether the timer archives: see `archive_when_over`.

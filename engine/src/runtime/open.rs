@@ -246,6 +246,7 @@ impl Inner {
             requests: RequestHasher::new(&owner.request_hash_key),
             owner,
             ordered,
+            one_live_per_sku: AtomicBool::new(false),
             serving_since_ms: AtomicU64::new(u64::MAX),
             archives: AtomicBool::new(false),
         }

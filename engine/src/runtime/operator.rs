@@ -55,6 +55,10 @@ impl Engine {
         total: u32,
         definition: Definition<'_>,
     ) -> Answered {
+        let turn = self.sale_turn();
+        if self.is_sku_taken(&turn, id, Some(definition.sku)) {
+            return Ok(self.refused(id, Refusal::SkuOnSale));
+        }
         self.operate(id, &Command::Edit { actor, version, total, definition })
     }
 
@@ -63,6 +67,10 @@ impl Engine {
     /// # Errors
     /// [`Busy`].
     pub fn publish(&self, id: ActivityId, actor: Actor<'_>) -> Answered {
+        let turn = self.sale_turn();
+        if self.is_sku_taken(&turn, id, None) {
+            return Ok(self.refused(id, Refusal::SkuOnSale));
+        }
         self.operate(id, &Command::Publish { actor })
     }
 
@@ -112,6 +120,12 @@ impl Engine {
     /// [`Busy`].
     pub fn decrease(&self, id: ActivityId, actor: Actor<'_>, op: &str, quantity: u32) -> Answered {
         self.operate(id, &Command::Decrease { actor, op, quantity })
+    }
+
+    fn refused(&self, id: ActivityId, refusal: Refusal) -> Pending<Result<ActivityView, Refusal>> {
+        let index = self.shard_index(id);
+        let shard = self.lock(index);
+        self.pending(index, &shard, Err(refusal))
     }
 
     fn operate(&self, id: ActivityId, command: &Command<'_>) -> Answered {

@@ -157,6 +157,11 @@ impl Engine {
     /// Publishes `id`, if it still wants to be: an operator may have been here since the look.
     fn publish_scheduled(&self, index: u16, id: ActivityId, now_ms: u64) -> Result<(), Busy> {
         let actor = Actor { name: "schedule", request_id: "publish_at" };
+        let turn = self.sale_turn();
+        if self.is_sku_taken(&turn, id, None) {
+            // Until the other one has ended or an operator has decided.
+            return Ok(());
+        }
         let mut shard = self.lock(index);
         let due = shard.activity(id).and_then(|activity| activity.publish_due_ms());
         if due.is_none_or(|at| at > now_ms) {

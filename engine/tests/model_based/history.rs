@@ -615,6 +615,7 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::UnknownActivity => "unknown activity",
         Refusal::ActivityExists => "activity exists",
         Refusal::OrdinalsExhausted => "ordinals exhausted",
+        Refusal::SkuOnSale => "sku on sale",
         Refusal::Paused => "paused",
         Refusal::OffSale => "off sale",
         Refusal::NotStarted => "not started",

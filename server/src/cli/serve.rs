@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// [default: sqlite:DATA_DIR/orders.db].
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// The Redis to mirror to (not supported by this version).
+    /// The Redis to mirror to: redis://HOST:PORT/DB or redis+unix://PATH.
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
     /// The older system's database (not supported by this version).

@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_yet_is_refused_by_name() {
-        for key in ["resp_listen", "redis", "legacy_database"] {
+        for key in ["resp_listen", "legacy_database"] {
             let mut flags = Flags::default();
             flags.set(key, Some("127.0.0.1:6379".to_owned()));
             let error = load_from(&flags, &env_of(&[])).unwrap_err().to_string();

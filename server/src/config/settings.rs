@@ -4,7 +4,10 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bridge::redis::layouts::Layout;
+use bridge::redis::sink::CALL_RECORDS_MAX;
 use bridge::sql::split::Split;
+use bridge::tail::BATCH_RECORDS_MAX;
 use serde::{Deserialize, Deserializer};
 use wal::device::AppendChoice;
 
@@ -45,6 +48,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("accept_file_system", Some("false")),
     fixed("test_clock", Some("false")),
     fixed("log_json", Some("false")),
+    fixed("mirror.layout", Some("flashsale")),
+    fixed("mirror.call_records_max", Some("128")),
+    fixed("mirror.step_records_max", Some("2000")),
     live("log_level", "info"),
     Setting { key: "token.secret", default: None, secret: true, reloadable: false },
     fixed("token.secret_file", None),
@@ -75,7 +81,8 @@ pub(crate) struct Settings {
     resp_listen: Option<String>,
     /// `sqlite:<path>` or `mysql://<user>@<host>/<database>`; `None` is `<data_dir>/orders.db`.
     pub(crate) database: Option<String>,
-    redis: Option<String>,
+    /// `redis://<user>:<password>@<host>:<port>/<db>`; no mirror without it.
+    pub(crate) redis: Option<String>,
     legacy_database: Option<String>,
     /// A ready-made sale with shoppers, and a generated secret.
     pub(crate) demo: bool,
@@ -91,6 +98,8 @@ pub(crate) struct Settings {
     /// How tokens are signed.
     #[serde(default)]
     pub(crate) token: Token,
+    /// How Redis is written.
+    pub(crate) mirror: Mirror,
     /// What is fixed when a data directory is made.
     pub(crate) format: Format,
     /// How the log is written.
@@ -109,6 +118,24 @@ pub(crate) struct Token {
     pub(crate) secret: Option<Secret>,
     /// The file that holds it.
     pub(crate) secret_file: Option<PathBuf>,
+}
+
+/// `[mirror]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Mirror {
+    /// Which keys are written.
+    #[serde(deserialize_with = "layout_name")]
+    pub(crate) layout: Layout,
+    /// Records of one atomic call.
+    pub(crate) call_records_max: usize,
+    /// Records of the calls that go out in one write.
+    pub(crate) step_records_max: usize,
+}
+
+fn layout_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Layout, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    crate::mirror::layout(&text).map_err(serde::de::Error::custom)
 }
 
 /// `[format]`
@@ -202,7 +229,6 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
     };
     let given = [
         ("resp_listen", settings.resp_listen.is_some()),
-        ("redis", settings.redis.is_some()),
         ("legacy_database", settings.legacy_database.is_some()),
         ("test_clock", settings.test_clock),
     ];
@@ -215,10 +241,21 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
         return Err(ConfigError::UnsupportedDatabase);
     }
     let segment_bytes = settings.format.segment_bytes;
-    let bounds: [(&'static str, bool, &'static str); 5] = [
+    let mirror = &settings.mirror;
+    let bounds: [(&'static str, bool, &'static str); 7] = [
         ("orders.split", Split::new(settings.orders.split).is_some(), "must be 1 to 64"),
         ("http.connections_max", settings.http.connections_max > 0, "must be at least 1"),
         ("http.waiters_max", settings.http.waiters_max > 0, "must be at least 1"),
+        (
+            "mirror.call_records_max",
+            (1..=CALL_RECORDS_MAX).contains(&mirror.call_records_max),
+            "must be 1 to 128: a call blocks Redis",
+        ),
+        (
+            "mirror.step_records_max",
+            (1..=BATCH_RECORDS_MAX).contains(&mirror.step_records_max),
+            "must be 1 to 2000",
+        ),
         (
             "format.order_prefix",
             (1..=999).contains(&settings.format.order_prefix),

@@ -84,6 +84,8 @@ problems! {
     TooManyControls 409 "too_many_controls" "There is no room for another entry" None;
     TooManyOperations 409 "too_many_operations"
         "The activity remembers no more stock operations" None;
+    SkuOnSale 409 "sku_on_sale"
+        "Another activity sells this SKU, and its readers in Redis allow one" None;
     Conflict 409 "conflict" "Something of this name exists with other content" None;
     VersionMismatch 412 "version_mismatch" "The activity has changed since it was read" None;
     PayloadTooLarge 413 "payload_too_large" "The body is too large" None;
@@ -133,6 +135,7 @@ impl From<Refusal> for Problem {
             Refusal::UnknownActivity => Code::ActivityNotFound.into(),
             Refusal::ActivityExists => Code::ActivityExists.into(),
             Refusal::OrdinalsExhausted => Code::OrdinalsExhausted.into(),
+            Refusal::SkuOnSale => Code::SkuOnSale.into(),
             Refusal::Paused => Code::Paused.into(),
             Refusal::OffSale => Code::OffSale.into(),
             Refusal::NotStarted => Code::NotStarted.into(),

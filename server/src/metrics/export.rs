@@ -49,19 +49,30 @@ impl Collector for Scrape {
         match app {
             Some(app) => {
                 log(out, app)?;
-                bridge(out, app)
+                bridge(out, app)?;
+                app.mirror.as_ref().map_or(Ok(()), |mirror| super::mirror::encode(out, mirror))
             }
             None => Ok(()),
         }
     }
 }
 
-fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+pub(super) fn gauge(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
     let value = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
     value.encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
 
-fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+pub(super) fn counter(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
     let value = ConstCounter::new(value);
     value.encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
 }

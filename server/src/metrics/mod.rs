@@ -2,6 +2,7 @@
 //! when somebody asks, in [`export`].
 
 mod export;
+mod mirror;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

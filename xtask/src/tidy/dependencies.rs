@@ -17,7 +17,7 @@ const RULES: &[Rule] = &[
     Rule { name: "wal", product: &[], tests: &[] },
     Rule { name: "migrations", product: &[], tests: &[] },
     Rule { name: "engine", product: &["wal"], tests: &[] },
-    Rule { name: "bridge", product: &["engine", "migrations", "wal"], tests: &[] },
+    Rule { name: "bridge", product: &["engine", "migrations", "wal"], tests: &["functions"] },
     Rule { name: "server", product: &["bridge", "engine", "wal"], tests: &["migrations"] },
     Rule { name: "functions", product: &[], tests: &["engine"] },
     Rule { name: "sim", product: &["bridge", "engine", "wal"], tests: &[] },
