@@ -180,7 +180,7 @@ pub(super) async fn list(
     }
     let app = shared.app()?;
     let page = Page { number, size: PAGE_SIZE };
-    let found = app.orders.queries.orders_of(caller.user, status, page).await;
+    let found = app.orders.breaker.call(app.orders.queries.orders_of(caller.user, status, page)).await;
     let found = found.map_err(|_| Code::DatabaseUnavailable)?;
     json(&ListJson {
         total: found.total,
@@ -201,7 +201,8 @@ pub(super) async fn detail(
     let view = owned_order(app, &order_no, caller).await?;
     // SQL is behind the engine, never ahead: a row that does not show the latest change yet would
     // contradict what its owner was just told.
-    let row = match (view.status, app.orders.queries.order(&order_no).await) {
+    let row = app.orders.breaker.call(app.orders.queries.order(&order_no)).await;
+    let row = match (view.status, row) {
         (PublicStatus::Ordered, Ok(row)) => row,
         (PublicStatus::RolledBack(_), Ok(row)) => row,
         (PublicStatus::PendingOrder, _) | (_, Err(_)) => None,
