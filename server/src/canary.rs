@@ -16,7 +16,10 @@ const PLACES: u64 = 100_000;
 /// Users who may ask for an arm without being operators.
 const TESTERS_MAX: usize = 1000;
 
-/// Mixed into the hash, so that no other division of users by their ids divides them alike.
+/// 2^64 by the golden ratio.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Added to ids, so that no other division of users by their ids divides them alike.
 const SALT: u64 = 0x736c_7569_6365_0001;
 
 /// The two sets of rules.
@@ -82,13 +85,12 @@ impl Canary {
     }
 }
 
-/// The place of `user`, `0..PLACES`.
+/// The place of `user`, `0..PLACES`. Multiples of the golden ratio fall as evenly as points can:
+/// of ids that follow one another every share is met far better than by chance.
 fn place(user: UserId) -> u64 {
-    // The finalizer of splitmix64: every bit of the id moves every bit of the hash.
-    let mut hash = user.get().wrapping_add(SALT).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (hash ^ (hash >> 31)) % PLACES
+    let point = user.get().wrapping_add(SALT).wrapping_mul(GOLDEN_RATIO);
+    // The upper half of the product: at most `PLACES - 1`.
+    u64::try_from((u128::from(point) * u128::from(PLACES)) >> 64).unwrap_or(0)
 }
 
 impl<'de> Deserialize<'de> for Canary {

@@ -12,27 +12,22 @@
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
+use engine::core::control::keys::{BLACKLIST_PREFIX, TOKEN_PREFIX};
 use engine::core::ids::UserId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::shards::Shards;
 
-/// The kill switch.
-pub(crate) const STOP: &str = "stop";
-
 /// What operators set over the file's limits.
 pub(crate) const RULES: &str = "limits/rules";
-
-const TOKEN: &str = "token/";
-const BLACKLIST: &str = "blacklist/";
 
 /// Bytes of a device's name, so that it fits a control's key.
 pub(crate) const DEVICE_BYTES_MAX: usize = 64;
 
 /// The control that revokes a token.
 pub(crate) fn token_key(id: &str) -> String {
-    format!("{TOKEN}{id}")
+    format!("{TOKEN_PREFIX}{id}")
 }
 
 /// What a blacklist entry is about.
@@ -70,15 +65,15 @@ impl Subject {
     /// The control that lists it.
     pub(crate) fn key(&self) -> String {
         match self {
-            Self::User(id) => format!("{BLACKLIST}user/{id}"),
-            Self::Ip(ip) => format!("{BLACKLIST}ip/{ip}"),
-            Self::Device(device) => format!("{BLACKLIST}device/{device}"),
-            Self::Account(id) => format!("{BLACKLIST}account/{id}"),
+            Self::User(id) => format!("{BLACKLIST_PREFIX}user/{id}"),
+            Self::Ip(ip) => format!("{BLACKLIST_PREFIX}ip/{ip}"),
+            Self::Device(device) => format!("{BLACKLIST_PREFIX}device/{device}"),
+            Self::Account(id) => format!("{BLACKLIST_PREFIX}account/{id}"),
         }
     }
 
     fn of_key(key: &str) -> Option<Self> {
-        let (kind, value) = key.strip_prefix(BLACKLIST)?.split_once('/')?;
+        let (kind, value) = key.strip_prefix(BLACKLIST_PREFIX)?.split_once('/')?;
         match kind {
             "user" => Self::of(Kind::User, value),
             "ip" => Self::of(Kind::Ip, value),
@@ -151,7 +146,7 @@ impl Controls {
             *self.overrides.lock().unwrap_or_else(PoisonError::into_inner) =
                 document.unwrap_or(Value::Null);
             return Changed::Rules;
-        } else if let Some(id) = key.strip_prefix(TOKEN) {
+        } else if let Some(id) = key.strip_prefix(TOKEN_PREFIX) {
             match value {
                 Some(_) => self.tokens.insert(id.into(), expires_ms),
                 None => self.tokens.remove(id),

@@ -43,7 +43,7 @@ use crate::limits::{
 use crate::time::wall_seconds;
 
 pub(crate) use controls::{
-    Controls, DEVICE_BYTES_MAX, Kind, Listed, RULES, STOP, Subject, device, token_key,
+    Controls, DEVICE_BYTES_MAX, Kind, Listed, RULES, Subject, device, token_key,
 };
 pub(crate) use counts::{Counts, Reason};
 use published::Published;

@@ -1,5 +1,5 @@
-//! Orders as their owner sees them. They come from SQL; one that is not there yet, or while SQL
-//! does not answer, comes from the engine, which knows everything but the address.
+//! Orders as their owner sees them. They come from SQL; those that are not there yet, or while SQL
+//! does not answer, come from the engine, which knows everything but the address.
 
 use std::sync::Arc;
 
@@ -36,6 +36,10 @@ struct ListJson<'a> {
     total: u64,
     page: u32,
     page_size: u32,
+    /// SQL does not answer: these are the engine's, without addresses, and without what has left
+    /// its memory.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    degraded: bool,
     items: Vec<OrderJson<'a>>,
 }
 
@@ -181,12 +185,42 @@ pub(super) async fn list(
     let app = shared.app()?;
     let page = Page { number, size: PAGE_SIZE };
     let found = app.orders.breaker.call(app.orders.queries.orders_of(caller.user, status, page)).await;
-    let found = found.map_err(|_| Code::DatabaseUnavailable)?;
+    let Ok(found) = found else { return list_of_engine(app, caller, status, page).await };
     json(&ListJson {
         total: found.total,
         page: number,
         page_size: PAGE_SIZE,
+        degraded: false,
         items: found.orders.iter().map(OrderJson::from).collect(),
+    })
+    .map(IntoResponse::into_response)
+}
+
+/// What the engine knows of the caller's orders, newest first.
+async fn list_of_engine(
+    app: &App,
+    caller: Caller,
+    status: Option<OrderStatus>,
+    page: Page,
+) -> Result<Response, Problem> {
+    let mut views: Vec<ReservationView> = Vec::new();
+    for pending in app.engine.reservations_of(caller.user)? {
+        views.extend(pending.durable().await?);
+    }
+    let wanted = |view: &ReservationView| {
+        status.is_none_or(|status| pending_status(view.reservation.status) == status)
+    };
+    views.retain(wanted);
+    views.sort_by_key(|view| std::cmp::Reverse((view.reservation.created_ms, view.reservation.id)));
+    let before = u64::from(page.number - 1).saturating_mul(u64::from(page.size));
+    let skip = usize::try_from(before).unwrap_or(usize::MAX);
+    let shown = views.iter().skip(skip).take(PAGE_SIZE as usize);
+    json(&ListJson {
+        total: views.len() as u64,
+        page: page.number,
+        page_size: PAGE_SIZE,
+        degraded: true,
+        items: shown.map(|view| OrderJson::pending(view, None)).collect(),
     })
     .map(IntoResponse::into_response)
 }

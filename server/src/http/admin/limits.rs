@@ -7,6 +7,7 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use engine::core::control::keys::STOP;
 use engine::core::event::Actor;
 use engine::core::limits::CONTROL_VALUE_BYTES_MAX;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use serde_json::{Map, Value};
 
 use super::activities::name;
 use crate::app::Shared;
-use crate::gate::{RULES, STOP};
+use crate::gate::RULES;
 use crate::http::input::{Admin, Json};
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
