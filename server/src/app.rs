@@ -113,8 +113,8 @@ impl Shared {
         let verified = self.tokens()?.verify(token).map_err(|_| Code::Unauthenticated)?;
         let controls = &self.gate.controls;
         let now_ms = wall_seconds().saturating_mul(1000);
-        let refused = controls.is_revoked(&verified.id)
-            || controls.is_disabled(verified.caller.user, now_ms);
+        let refused =
+            controls.is_revoked(&verified.id) || controls.is_disabled(verified.caller.user, now_ms);
         if refused { Err(Code::Unauthenticated) } else { Ok(verified) }
     }
 

@@ -75,8 +75,8 @@ impl Canary {
         if self.places == 0 {
             return Arm::Stable;
         }
-        let may_ask = caller.role == Role::Admin
-            || self.testers.binary_search(&caller.user.get()).is_ok();
+        let may_ask =
+            caller.role == Role::Admin || self.testers.binary_search(&caller.user.get()).is_ok();
         match wanted.filter(|_| may_ask) {
             Some(arm) => arm,
             None if place(caller.user) < self.places => Arm::Canary,

@@ -326,9 +326,8 @@ fn limits_change_while_it_runs_are_kept_over_a_kill_and_win_over_the_file() {
         activity
     };
     let mut server = Server::start_in(&data_dir, &args, &[]);
-    let tries = |server: &Server, user| {
-        ["d", "e", "f"].map(|id| server.buy(user, activity, id, 1).status)
-    };
+    let tries =
+        |server: &Server, user| ["d", "e", "f"].map(|id| server.buy(user, activity, id, 1).status);
     assert_eq!([tries(&server, 3), tries(&server, 8)], [[202, 429, 429], [202, 202, 202]]);
     write(&file, "user = '3/1h'\nip = '66/1h'\n");
     server.signal(Signal::HUP);
@@ -375,9 +374,12 @@ fn a_limit_that_is_none_is_refused_and_changes_nothing() {
 fn the_canary_has_limits_of_its_own_and_ends_at_once() {
     let server = Server::start();
     let activity = server.activity(&json!({"stock": 1000, "per_user_limit": 9}));
-    set_limits(&server, &json!({
-        "canary": {"percent": 50, "testers": [7], "limits": {"user": "1/1h"}},
-    }));
+    set_limits(
+        &server,
+        &json!({
+            "canary": {"percent": 50, "testers": [7], "limits": {"user": "1/1h"}},
+        }),
+    );
     let twice = |user: u64| {
         let buy = |id| server.buy(user, activity, id, 1).status;
         assert_eq!(buy("a"), 202);
@@ -444,6 +446,7 @@ fn repeats_are_bounded_by_connection_alone() {
     let env = [("SLUICE_HTTP__REPLAYS_PER_CONNECTION", "3/1h")];
     let server = Server::start_with(&[], &env);
     let activity = server.activity(&json!({}));
+    assert_eq!(server.buy(7, activity, "a", 1).status, 202);
     let bearer = format!("Bearer {}", token(7, "user"));
     let headers = [("Authorization", bearer.as_str())];
     let body = "{\"client_request_id\":\"a\"}";

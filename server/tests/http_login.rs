@@ -61,9 +61,8 @@ fn a_login_gives_a_token_with_the_accounts_id_and_role() {
     assert_eq!(bought.status, 202, "{bought:?}");
     let query = format!("/api/flashsales/purchases/{}", bought.json()["pre_deduction_id"]);
     assert_eq!(server.as_user(7, "GET", &query, None).status, 200, "it is user 7's");
-    let admin_list = |token: &str| {
-        server.authorized(token, "GET", "/api/admin/flashsales", &[], None).status
-    };
+    let admin_list =
+        |token: &str| server.authorized(token, "GET", "/api/admin/flashsales", &[], None).status;
     let admin = token_of(&login(&server, "user-8", PASSWORD));
     assert_eq!([admin_list(&shopper), admin_list(&admin)], [403, 200]);
 }
@@ -236,10 +235,11 @@ fn a_server_with_a_public_key_takes_tokens_from_elsewhere_and_makes_none() {
     assert_eq!(list(&server, &theirs), 200);
     assert_eq!(login(&server, "amy", PASSWORD).status, 404);
     // Ours, the public key for a secret, and no signature at all.
-    let now = common::token(7, "admin");
-    let claims = json!({"sub": "7", "role": "admin", "exp": 99_999_999_999_u64, "iat": 1, "jti": "x"});
+    let ours = token(7, "admin");
+    let claims =
+        json!({"sub": "7", "role": "admin", "exp": 99_999_999_999_u64, "iat": 1, "jti": "x"});
     let unsigned = format!("eyJhbGciOiJub25lIn0.{}.", theirs.split('.').nth(1).unwrap());
-    for forged in [now, signed(&claims, ED_PUBLIC), signed(&claims, ED_PUBLIC.trim()), unsigned] {
+    for forged in [ours, signed(&claims, ED_PUBLIC), signed(&claims, ED_PUBLIC.trim()), unsigned] {
         assert_eq!(list(&server, &forged), 401, "{forged}");
     }
 }

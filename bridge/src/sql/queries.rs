@@ -196,8 +196,7 @@ impl Queries {
         let records = snapshot.rows(text, &[Value::text(username)]).await?;
         let Some(record) = records.first() else { return Ok(None) };
         let user = UserId::new(record.number(0)?).ok_or(StoreError::Unreadable { column: 0 })?;
-        let role =
-            Role::from_name(record.text(1)?).ok_or(StoreError::Unreadable { column: 1 })?;
+        let role = Role::from_name(record.text(1)?).ok_or(StoreError::Unreadable { column: 1 })?;
         let password_hash = record.text_or_null(2)?.map(str::to_owned);
         Ok(Some(Login { user, role, password_hash }))
     }

@@ -195,7 +195,10 @@ impl Engine {
     ///
     /// # Errors
     /// [`Busy::LogUnavailable`] where the log has failed.
-    pub fn reservations_of(&self, user: UserId) -> Result<Vec<Pending<Vec<ReservationView>>>, Busy> {
+    pub fn reservations_of(
+        &self,
+        user: UserId,
+    ) -> Result<Vec<Pending<Vec<ReservationView>>>, Busy> {
         if self.is_poisoned() {
             return Err(Busy::LogUnavailable);
         }

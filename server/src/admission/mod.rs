@@ -86,7 +86,12 @@ impl Admission {
     ///
     /// # Errors
     /// [`NotAdmitted`]
-    pub(crate) fn spend(&self, holder: Holder, token: &str, now: u64) -> Result<Spent, NotAdmitted> {
+    pub(crate) fn spend(
+        &self,
+        holder: Holder,
+        token: &str,
+        now: u64,
+    ) -> Result<Spent, NotAdmitted> {
         let (number, _) = self.read(Purpose::Admission, holder, token, now)?;
         if self.tokens.spend(number) { Ok(Spent(number)) } else { Err(NotAdmitted) }
     }
@@ -197,10 +202,7 @@ mod tests {
     const NOW: u64 = 1_700_000_000;
 
     fn holder(user: u64, activity: u64) -> Holder {
-        Holder {
-            user: UserId::new(user).unwrap(),
-            activity: ActivityId::new(activity).unwrap(),
-        }
+        Holder { user: UserId::new(user).unwrap(), activity: ActivityId::new(activity).unwrap() }
     }
 
     fn solve(challenge: &str, bits: u32) -> String {

@@ -302,8 +302,7 @@ impl Gate {
     /// `rate_limited`
     pub(crate) fn admit_login(&self, account: &str, ip: IpAddr) -> Result<(), Problem> {
         let (account, address) = ((account, self.login.per_account.0), self.limited_address(ip));
-        let admitted =
-            self.logins.admit(account, (address, self.login.per_ip.0), self.now_ns());
+        let admitted = self.logins.admit(account, (address, self.login.per_ip.0), self.now_ns());
         admitted.map_err(|limited| {
             self.counts.refused(Reason::Limited(limited.scope), None, ip);
             Problem::limited(limited)

@@ -184,7 +184,8 @@ pub(super) async fn list(
     }
     let app = shared.app()?;
     let page = Page { number, size: PAGE_SIZE };
-    let found = app.orders.breaker.call(app.orders.queries.orders_of(caller.user, status, page)).await;
+    let found =
+        app.orders.breaker.call(app.orders.queries.orders_of(caller.user, status, page)).await;
     let Ok(found) = found else { return list_of_engine(app, caller, status, page).await };
     json(&ListJson {
         total: found.total,

@@ -168,10 +168,7 @@ mod tests {
     #[test]
     fn a_hash_of_another_kind_or_of_unbearable_cost_is_refused() {
         let salt_and_hash = "c2x1aWNlLW9mLW5vYm9keQ$AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
-        for head in [
-            "$argon2id$v=19$m=19456,t=2,p=1",
-            "$argon2id$v=19$m=65536,t=10,p=4",
-        ] {
+        for head in ["$argon2id$v=19$m=19456,t=2,p=1", "$argon2id$v=19$m=65536,t=10,p=4"] {
             assert!(is_usable_hash(&format!("{head}${salt_and_hash}")), "{head}");
         }
         for head in [

@@ -41,14 +41,8 @@ pub(crate) enum Scope {
 
 impl Scope {
     /// From the narrowest to the widest: the order in which they are asked.
-    pub(crate) const ALL: [Self; 6] = [
-        Self::Frequency,
-        Self::UserWindow,
-        Self::User,
-        Self::Ip,
-        Self::Activity,
-        Self::Global,
-    ];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Frequency, Self::UserWindow, Self::User, Self::Ip, Self::Activity, Self::Global];
 
     /// Its name in headers and metrics.
     pub(crate) const fn name(self) -> &'static str {
@@ -222,11 +216,8 @@ impl LoginLimiter {
         now_ns: u64,
     ) -> Result<(), Limited> {
         let full = Speed::FULL;
-        let refused = |scope, rate| move |wait: super::meter::Wait| Limited {
-            scope,
-            rate,
-            wait_ns: wait.ns,
-        };
+        let refused =
+            |scope, rate| move |wait: super::meter::Wait| Limited { scope, rate, wait_ns: wait.ns };
         let address = ip.0.map(address_key).zip(ip.1);
         if let Some((address, rate)) = address {
             let taken = self.addresses.take(address, now_ns, rate, full);
@@ -304,9 +295,8 @@ mod tests {
         for _ in 0..50 {
             let _ = limiter.admit(&limits, call(1, 10, "1.1.1.1", SECOND));
         }
-        let others = (2..=100).filter(|user| {
-            limiter.admit(&limits, call(*user, 10, "1.1.1.1", SECOND)).is_ok()
-        });
+        let others = (2..=100)
+            .filter(|user| limiter.admit(&limits, call(*user, 10, "1.1.1.1", SECOND)).is_ok());
         assert_eq!(others.count(), 9, "the flood of user 1 took one of ten");
     }
 

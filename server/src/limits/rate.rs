@@ -153,8 +153,22 @@ mod tests {
     #[test]
     fn what_is_no_rate_is_refused() {
         for text in [
-            "", "0/1s", "-1/1s", "+1/1s", "1/0s", "1/2d", "1/s", "1", "/1s", "1.5/1s", "1/1s burst 0",
-            "1/1s burst", "1/1s  burst 2", "10000001/1s", "1/1s burst x", "none",
+            "",
+            "0/1s",
+            "-1/1s",
+            "+1/1s",
+            "1/0s",
+            "1/2d",
+            "1/s",
+            "1",
+            "/1s",
+            "1.5/1s",
+            "1/1s burst 0",
+            "1/1s burst",
+            "1/1s  burst 2",
+            "10000001/1s",
+            "1/1s burst x",
+            "none",
         ] {
             assert_eq!(text.parse::<Limit>(), Err(NoRate), "{text}");
         }

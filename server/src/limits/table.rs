@@ -105,12 +105,7 @@ impl Table {
     }
 
     /// Whether one more call of `key` would pass.
-    pub(super) fn check(
-        &self,
-        key: impl Hash,
-        now_ns: u64,
-        rate: Rate,
-    ) -> Result<(), Wait> {
+    pub(super) fn check(&self, key: impl Hash, now_ns: u64, rate: Rate) -> Result<(), Wait> {
         self.with(key, |set, tag| {
             let place = set.place(tag, self.meter, now_ns);
             self.meter.check(*set.state(&place), now_ns, rate)
@@ -231,7 +226,8 @@ mod tests {
     fn parallel_bursts_of_one_key_pass_its_count_and_no_more() {
         let (table, rate) = (Table::new(Meter::Bucket, 64), rate("10/1d"));
         let passed: usize = std::thread::scope(|scope| {
-            let take = || (0..100).filter(|_| table.take(7_u64, SECOND, rate, FULL).is_ok()).count();
+            let take =
+                || (0..100).filter(|_| table.take(7_u64, SECOND, rate, FULL).is_ok()).count();
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
             threads.into_iter().map(|thread| thread.join().unwrap()).sum()
         });

@@ -58,12 +58,22 @@ impl Collector for Scrape {
     }
 }
 
-pub(super) fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+pub(super) fn gauge(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
     let value = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
     value.encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
 
-pub(super) fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+pub(super) fn counter(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
     let value = ConstCounter::new(value);
     value.encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
 }
