@@ -24,7 +24,7 @@ pub(crate) enum Finding {
     #[error(transparent)]
     Key(#[from] KeyError),
     /// Everybody on the machine can read a secret.
-    #[error("{}: everybody on this machine can read the {what} in it: chmod 600 it", path.display())]
+    #[error("{}: anybody on this machine can read the {what} in it: chmod 600 it", path.display())]
     Exposed {
         /// What is exposed.
         what: &'static str,

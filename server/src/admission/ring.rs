@@ -22,7 +22,6 @@ pub(super) struct Ring {
 impl Ring {
     fn word(&self, number: u64) -> (&AtomicU64, u64) {
         let words = || (0..BITS / 64).map(|_| AtomicU64::new(0)).collect();
-        #[expect(clippy::cast_possible_truncation, reason = "a remainder of 2^24")]
         let index = (number % BITS) as usize;
         (&self.words.get_or_init(words)[index / 64], 1 << (index % 64))
     }

@@ -2,9 +2,11 @@
 //!
 //! | state | a call | turns |
 //! |---|---|---|
-//! | closed | passes | open, once of the last ten seconds' calls (ten at least) half failed or four of five were slow |
+//! | closed | passes | open, once too many of the last ten seconds' calls were bad |
 //! | open | does not | half-open, five seconds later |
-//! | half-open | three at a time pass | closed, after three in a row that were fine; open, after one that was not |
+//! | half-open | three at a time pass | closed after three good ones in a row, open after a bad one |
+//!
+//! Too many are half that failed, or four of five that failed or were slow, of ten at least.
 
 /// Seconds that count, each in a bucket of its own.
 const WINDOW_SECONDS: usize = 10;

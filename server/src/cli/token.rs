@@ -49,7 +49,7 @@ pub(super) enum TokenError {
     Config(#[from] ConfigError),
     /// A key can't be used.
     #[error(transparent)]
-    Key(#[from] KeyError),
+    Key(Box<KeyError>),
     /// Signing failed.
     #[error(transparent)]
     Sign(#[from] SignError),
@@ -59,6 +59,12 @@ pub(super) enum TokenError {
     /// Standard output failed.
     #[error("the tokens could not be written: {0}")]
     Output(io::Error),
+}
+
+impl From<KeyError> for TokenError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(Box::new(error))
+    }
 }
 
 fn parse_user(text: &str) -> Result<UserId, String> {

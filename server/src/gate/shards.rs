@@ -30,7 +30,6 @@ impl<K, V> Default for Shards<K, V> {
 impl<K: Hash + Eq, V> Shards<K, V> {
     fn part<Q: Hash + ?Sized>(&self, key: &Q) -> &RwLock<HashMap<K, V>> {
         let hash = self.hasher.hash_one(key);
-        #[expect(clippy::cast_possible_truncation, reason = "six bits are kept")]
         &self.parts[(hash >> 58) as usize % PARTS]
     }
 

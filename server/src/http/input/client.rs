@@ -46,7 +46,7 @@ impl FromRequestParts<Arc<Shared>> for Client {
         let headers = &parts.headers;
         let device = match single(headers, &X_DEVICE_ID)? {
             None => None,
-            Some(text) => Some(device(text).ok_or_else(|| bad_device())?.to_owned()),
+            Some(text) => Some(device(text).ok_or_else(bad_device)?.to_owned()),
         };
         let arm = single(headers, &X_CANARY)?.and_then(Arm::from_name);
         let admission = single(headers, &X_ADMISSION_TOKEN)?.map(str::to_owned);
