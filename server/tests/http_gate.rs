@@ -299,6 +299,23 @@ fn a_client_behind_a_trusted_proxy_is_limited_by_its_own_address() {
 }
 
 #[test]
+fn what_did_not_come_over_tls_is_refused_where_that_is_asked_for() {
+    let served = |proxies: &str| {
+        let env = [("SLUICE_HTTP__REQUIRE_TLS", "true"), ("SLUICE_HTTP__TRUSTED_PROXIES", proxies)];
+        let server = Server::start_with(&[], &env);
+        let by = |headers: &[(&str, &str)]| {
+            server.authorized(&token(1, "admin"), "GET", "/api/flashsales", headers, None).status
+        };
+        let https = [("X-Forwarded-Proto", "https")];
+        let twice = [("X-Forwarded-Proto", "https"), ("X-Forwarded-Proto", "http")];
+        assert_eq!(server.call("GET", "/readyz", &[], "").status, 200);
+        [by(&https), by(&[("X-Forwarded-Proto", "http")]), by(&twice), by(&[])]
+    };
+    assert_eq!(served("127.0.0.1"), [200, 403, 403, 403]);
+    assert_eq!(served("10.0.0.0/8"), [403; 4], "nobody else's word counts");
+}
+
+#[test]
 fn in_a_demo_loopback_clients_are_exempt_from_limits_by_address() {
     let server = Server::start_with(&["--demo"], &[("SLUICE_LIMITS__IP", "1/1h")]);
     for user in 1..=5 {

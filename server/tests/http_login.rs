@@ -14,13 +14,8 @@ use serde_json::{Value, json};
 
 const PASSWORD: &str = "correct horse battery";
 
-/// A pair made for these tests and used nowhere else.
-const ED_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----\n\
-    MC4CAQAwBQYDK2VwBCIEICwdnft8xbbchzlamOnelTFhSSBKdgqCB4wEpSRPyu08\n\
-    -----END PRIVATE KEY-----\n";
-const ED_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\n\
-    MCowBQYDK2VwAyEAUX1VACLlILPs/bBvcq+sTXY7fYlnR0C+VOv5OK97YBw=\n\
-    -----END PUBLIC KEY-----\n";
+const ED_PRIVATE: &str = include_str!("keys/ed25519-private.pem");
+const ED_PUBLIC: &str = include_str!("keys/ed25519-public.pem");
 
 fn make_user(server: &Server, id: u64, fields: &Value) -> Answer {
     let mut body = json!({"id": id, "username": format!("user-{id}"), "password": PASSWORD});

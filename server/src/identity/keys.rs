@@ -205,13 +205,10 @@ mod tests {
     use crate::identity::{Role, Unauthenticated};
     use crate::time::wall_seconds;
 
-    // A pair made for this test and used nowhere else.
-    const ED_PRIVATE: &str = "-----BEGIN PRIVATE KEY-----\n\
-        MC4CAQAwBQYDK2VwBCIEICwdnft8xbbchzlamOnelTFhSSBKdgqCB4wEpSRPyu08\n\
-        -----END PRIVATE KEY-----\n";
-    const ED_PUBLIC: &str = "-----BEGIN PUBLIC KEY-----\n\
-        MCowBQYDK2VwAyEAUX1VACLlILPs/bBvcq+sTXY7fYlnR0C+VOv5OK97YBw=\n\
-        -----END PUBLIC KEY-----\n";
+    const ED_PRIVATE: &str = include_str!("../../tests/keys/ed25519-private.pem");
+    const ED_PUBLIC: &str = include_str!("../../tests/keys/ed25519-public.pem");
+    const RSA_PRIVATE: &str = include_str!("../../tests/keys/rsa-private.pem");
+    const RSA_PUBLIC: &str = include_str!("../../tests/keys/rsa-public.pem");
     const OLD: &str = "Q3J9x0ZpQw7LmN2vB8rT5yHs1dFgA4cE";
     const NEW: &str = "W3J9x0ZpQw7LmN2vB8rT5yHs1dFgA4cE";
 
@@ -220,9 +217,14 @@ mod tests {
     impl Files {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
-            for (name, text) in
-                [("ed.pem", ED_PRIVATE), ("ed.pub", ED_PUBLIC), ("old", OLD), ("new", NEW)]
-            {
+            for (name, text) in [
+                ("ed.pem", ED_PRIVATE),
+                ("ed.pub", ED_PUBLIC),
+                ("rsa.pem", RSA_PRIVATE),
+                ("rsa.pub", RSA_PUBLIC),
+                ("old", OLD),
+                ("new", NEW),
+            ] {
                 std::fs::write(dir.path().join(name), text).unwrap();
             }
             Self(dir)
@@ -272,35 +274,41 @@ mod tests {
     #[test]
     fn a_server_may_sign_with_one_half_and_another_verify_with_the_other() {
         let files = Files::new();
-        let signs = files
-            .tokens(&[
-                ("token.private_key_file", "@ed.pem"),
-                ("token.algorithm", "EdDSA"),
-                ("token.kid", "e"),
-                ("token.verify_keys", "e=EdDSA:@ed.pub"),
-            ])
-            .unwrap();
-        let verifies = files.tokens(&[("token.verify_keys", "e=EdDSA:@ed.pub")]).unwrap();
-        assert_eq!(verifies.verify(&sign(&signs)).unwrap().caller.user, user());
-        let refused = verifies.sign(user(), Role::User, Duration::from_secs(60));
-        assert!(matches!(refused, Err(SignError::SignedElsewhere)));
-        assert!(!verifies.can_sign());
+        for (algorithm, private, keys) in
+            [("EdDSA", "@ed.pem", "k=EdDSA:@ed.pub"), ("RS256", "@rsa.pem", "k=RS256:@rsa.pub")]
+        {
+            let signs = files
+                .tokens(&[
+                    ("token.private_key_file", private),
+                    ("token.algorithm", algorithm),
+                    ("token.kid", "k"),
+                    ("token.verify_keys", keys),
+                ])
+                .unwrap();
+            let verifies = files.tokens(&[("token.verify_keys", keys)]).unwrap();
+            assert_eq!(verifies.verify(&sign(&signs)).unwrap().caller.user, user());
+            let refused = verifies.sign(user(), Role::User, Duration::from_secs(60));
+            assert!(matches!(refused, Err(SignError::SignedElsewhere)));
+            assert!(!verifies.can_sign());
+        }
     }
 
     #[test]
     fn a_public_key_is_never_taken_for_a_secret() {
         let files = Files::new();
-        let verifies = files.tokens(&[("token.verify_keys", "e=EdDSA:@ed.pub")]).unwrap();
         let now = wall_seconds();
         let claims =
             json!({"sub": "7", "role": "admin", "exp": now + 60, "iat": now, "jti": "forged"});
-        let pem = EncodingKey::from_secret(ED_PUBLIC.as_bytes()).unwrap();
-        for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
-            let mut header = Header::new(algorithm);
-            for kid in [Some("e".to_owned()), None, Some("x".to_owned())] {
-                header.kid = kid;
-                let forged = jsonwebtoken::encode(&header, &claims, &pem).unwrap();
-                assert_eq!(verifies.verify(&forged), Err(Unauthenticated), "{header:?}");
+        for (public, keys) in [(ED_PUBLIC, "k=EdDSA:@ed.pub"), (RSA_PUBLIC, "k=RS256:@rsa.pub")] {
+            let verifies = files.tokens(&[("token.verify_keys", keys)]).unwrap();
+            let pem = EncodingKey::from_secret(public.as_bytes()).unwrap();
+            for algorithm in [Algorithm::HS256, Algorithm::HS384, Algorithm::HS512] {
+                let mut header = Header::new(algorithm);
+                for kid in [Some("k".to_owned()), None, Some("x".to_owned())] {
+                    header.kid = kid;
+                    let forged = jsonwebtoken::encode(&header, &claims, &pem).unwrap();
+                    assert_eq!(verifies.verify(&forged), Err(Unauthenticated), "{header:?}");
+                }
             }
         }
     }

@@ -3,8 +3,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::State;
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use engine::core::event::Actor;
@@ -14,7 +13,9 @@ use serde::{Deserialize, Serialize};
 use super::activities::name;
 use crate::app::Shared;
 use crate::gate::{Kind, Listed, Subject};
-use crate::http::input::{Admin, Json, Params, Segment, parse_object, present};
+use crate::http::input::{
+    Admin, BODY_BYTES_MAX, Json, Params, Segment, parse_object, present, read_body,
+};
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
 use crate::http::request_id::RequestId;
@@ -151,11 +152,12 @@ pub(super) async fn remove(
     admin: Admin,
     request_id: RequestId,
     Params(wanted): Params<Wanted>,
-    body: Bytes,
+    request: Request,
 ) -> Result<StatusCode, Problem> {
     let (kind, value) = match (wanted.kind, wanted.value) {
         (Some(kind), Some(value)) => (kind, value),
         _ => {
+            let body = read_body(request, &shared, BODY_BYTES_MAX).await?;
             let entry: Entry = parse_object(&body)?;
             match entry.value {
                 Value::Text(text) => (entry.kind, text),
