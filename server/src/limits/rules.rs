@@ -108,13 +108,14 @@ impl Rules {
     /// # Errors
     /// [`RulesError`]
     pub(crate) fn of(file: &Value, overrides: &Value) -> Result<Self, RulesError> {
-        let mut document = file.clone();
-        merge(&mut document, overrides);
         let field = |error: serde_json::Error| RulesError::Field(error.to_string());
-        let mut canary = match document.as_object_mut().and_then(|it| it.remove("canary")) {
-            None => Value::Object(Map::new()),
-            Some(canary) => canary,
-        };
+        let mut document = file.clone();
+        let mut canary = take_canary(&mut document);
+        // In one spelling, so that rates by id are laid over one another id by id.
+        let file = Limits::deserialize(&document).map_err(field)?;
+        document = serde_json::to_value(&file).map_err(field)?;
+        merge(&mut document, overrides);
+        merge(&mut canary, &take_canary(&mut document));
         let trial = canary.as_object_mut().and_then(|it| it.remove("limits"));
         let stable = Limits::deserialize(&document).map_err(field)?;
         merge(&mut document, &trial.unwrap_or(Value::Null));
@@ -127,6 +128,12 @@ impl Rules {
         }
         Ok(Self { stable, trial, canary: Canary::deserialize(canary).map_err(field)? })
     }
+}
+
+/// Takes what is said of the canary out of `document`.
+fn take_canary(document: &mut Value) -> Value {
+    let canary = document.as_object_mut().and_then(|fields| fields.remove("canary"));
+    canary.unwrap_or_else(|| Value::Object(Map::new()))
 }
 
 /// Lays `patch` over `document`: objects field by field, `null` removes (RFC 7396).
@@ -292,13 +299,15 @@ mod tests {
 
     #[test]
     fn what_operators_set_wins_over_the_file_field_by_field() {
-        let file = json!({"user": "5/1s", "ip": "9/1s", "hot_users": "7=1/1s"});
-        let overrides = json!({"user": "2/1s", "hot_activities": {"30001": "10/1s"}});
+        let file = json!({"user": "5/1s", "ip": "9/1s", "hot_users": "7=1/1s, 6=off"});
+        let overrides = json!({
+            "user": "2/1s", "hot_activities": {"30001": "10/1s"}, "hot_users": {"6": "9/1s"},
+        });
         let stable = Rules::of(&file, &overrides).unwrap().stable;
         let shown = serde_json::to_value(&stable).unwrap();
         assert_eq!(shown["user"], "2/1s");
         assert_eq!(shown["ip"], "9/1s");
-        assert_eq!(shown["hot_users"], json!({"7": "1/1s"}));
+        assert_eq!(shown["hot_users"], json!({"6": "9/1s", "7": "1/1s"}), "id by id");
         assert_eq!(shown["hot_activities"], json!({"30001": "10/1s"}));
         assert_eq!(stable.of_user(UserId::new(7).unwrap()), "1/1s".parse().ok());
         assert_eq!(stable.of_user(UserId::new(8).unwrap()), "2/1s".parse().ok());
