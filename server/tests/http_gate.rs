@@ -181,9 +181,17 @@ fn the_kill_switch_stops_every_sale_at_once_and_leaves_what_is_sold() {
     let cancel = format!("/api/orders/{}/cancel", bought["order_no"].as_str().unwrap());
     assert_eq!(server.as_user(1, "POST", &cancel, None).status, 200);
     switch(&server, "stop");
-    switch(&server, "start");
+    let admin = token(42, "admin");
+    let headers = [("X-Request-Id", "ops-7")];
+    let start = server.authorized(&admin, "POST", "/api/admin/start", &headers, None);
+    assert_eq!(start.status, 204);
     assert_eq!(server.buy(2, other, "a", 1).status, 202);
     switch(&server, "start");
+    // Who did it, and in which request, stands in the log.
+    let dumped = common::sluice(["dump", "--data-dir"]).arg(server.data_dir()).output().unwrap();
+    let dumped = String::from_utf8(dumped.stdout).unwrap();
+    let lifted = dumped.lines().find(|line| line.contains("ops-7")).unwrap();
+    assert!(lifted.contains("stop") && lifted.contains("42"), "{lifted}");
 }
 
 #[test]
