@@ -64,7 +64,7 @@ impl Users {
         if let Some(index) = self.index(user) {
             return index.values().copied().collect();
         }
-        let last = self.find(user).and_then(|user| user.last);
+        let last = self.table.find(user).1.and_then(|user| user.last);
         chain(last, slots).map(|(at, _)| ReservationId::compose(ordinal, at)).collect()
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | closed | passes | open, once too many of the last ten seconds' calls were bad |
 //! | open | does not | half-open, five seconds later |
-//! | half-open | three at a time pass | closed after three good ones in a row, open after a bad one |
+//! | half-open | three at a time pass | closed after three good in a row, open after a bad one |
 //!
 //! Too many are half that failed, or four of five that failed or were slow, of ten at least.
 

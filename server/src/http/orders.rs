@@ -216,12 +216,19 @@ async fn list_of_engine(
     let before = u64::from(page.number - 1).saturating_mul(u64::from(page.size));
     let skip = usize::try_from(before).unwrap_or(usize::MAX);
     let shown = views.iter().skip(skip).take(PAGE_SIZE as usize);
+    let shown = shown.map(|view| (view, app.engine.activity(view.reservation.activity)));
+    let shown: Vec<_> = shown.collect();
     json(&ListJson {
         total: views.len() as u64,
         page: page.number,
         page_size: PAGE_SIZE,
         degraded: true,
-        items: shown.map(|view| OrderJson::pending(view, None)).collect(),
+        items: shown
+            .iter()
+            .map(|(view, activity)| {
+                OrderJson::pending(view, activity.as_ref().map(|it| &*it.terms.title))
+            })
+            .collect(),
     })
     .map(IntoResponse::into_response)
 }
