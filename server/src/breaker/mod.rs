@@ -6,6 +6,7 @@
 
 mod state;
 
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,19 @@ const SLOW: Duration = Duration::from_secs(1);
 /// A call that takes longer is given up.
 const TIMEOUT: Duration = Duration::from_secs(3);
 
+/// An error that a breaker can judge. Whatever else than SQL is to stand behind one says here which
+/// of its errors mean that it is away.
+pub(crate) trait Outage: fmt::Display {
+    /// Whether nothing was answered. What is refused, is answered.
+    fn is_outage(&self) -> bool;
+}
+
+impl Outage for StoreError {
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(crate) enum Failed {
@@ -27,11 +41,11 @@ pub(crate) enum Failed {
     Open,
     /// There was no answer in time.
     TimedOut,
-    /// The database answered with an error.
-    Store,
+    /// It answered with an error.
+    Refused,
 }
 
-/// A breaker over calls to a database.
+/// A breaker over calls to one other system.
 pub(crate) struct Breaker {
     started: Instant,
     core: Mutex<Core>,
@@ -63,9 +77,9 @@ impl Breaker {
     ///
     /// # Errors
     /// [`Failed`]
-    pub(crate) async fn call<T>(
+    pub(crate) async fn call<T, E: Outage>(
         &self,
-        call: impl Future<Output = Result<T, StoreError>>,
+        call: impl Future<Output = Result<T, E>>,
     ) -> Result<T, Failed> {
         let asked_ms = self.now_ms();
         let ticket = self.core().enter(asked_ms).ok_or(Failed::Open)?;
@@ -74,8 +88,8 @@ impl Breaker {
         let answer = tokio::time::timeout(TIMEOUT, call).await;
         let slow = self.now_ms() - asked_ms >= u64::try_from(SLOW.as_millis()).unwrap_or(u64::MAX);
         entered.outcome = match &answer {
-            Err(_) | Ok(Err(StoreError::Unavailable(_))) => Outcome::Failed,
-            // What it refuses, it has answered.
+            Err(_) => Outcome::Failed,
+            Ok(Err(error)) if error.is_outage() => Outcome::Failed,
             Ok(_) if slow => Outcome::Slow,
             Ok(_) => Outcome::Fine,
         };
@@ -84,7 +98,7 @@ impl Breaker {
             Err(_) => Err(Failed::TimedOut),
             Ok(answer) => answer.map_err(|error| {
                 tracing::debug!(%error, "a query failed");
-                Failed::Store
+                Failed::Refused
             }),
         }
     }
@@ -118,10 +132,10 @@ mod tests {
         run(async {
             let breaker = Breaker::default();
             for _ in 0..state::CALLS_MIN {
-                let answer = breaker.call(std::future::pending::<Result<(), _>>()).await;
+                let answer = breaker.call(std::future::pending::<Result<(), StoreError>>()).await;
                 assert!(matches!(answer, Err(Failed::TimedOut)));
             }
-            let asked = breaker.call(async { Ok(()) }).await;
+            let asked = breaker.call(async { Ok::<_, StoreError>(()) }).await;
             assert!(matches!(asked, Err(Failed::Open)), "{asked:?}");
             assert_eq!(breaker.state(), (State::Open, 1));
         });

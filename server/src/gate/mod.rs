@@ -40,6 +40,7 @@ use crate::limits::address::Proxies;
 use crate::limits::{
     Call, Limited, Limiter, Limits, LoginLimiter, Rate, Rules, RulesError, Speed, ramp,
 };
+use crate::listener::Peer;
 use crate::time::wall_seconds;
 
 pub(crate) use controls::{
@@ -284,11 +285,7 @@ impl Gate {
     ///
     /// # Errors
     /// `rate_limited`
-    pub(crate) fn repeated(
-        &self,
-        connection: &crate::listener::Peer,
-        rate: Option<Rate>,
-    ) -> Result<(), Problem> {
+    pub(crate) fn repeated(&self, connection: &Peer, rate: Option<Rate>) -> Result<(), Problem> {
         let Some(rate) = rate else { return Ok(()) };
         connection.repeat(rate, self.now_ns()).map_err(|wait_ns| {
             self.counts.refused(Reason::Repeats, None, connection.ip());
