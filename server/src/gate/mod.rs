@@ -336,3 +336,75 @@ impl Gate {
         Speed::of(u64::from(self.speed.load(Ordering::Relaxed)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Flags, load};
+    use crate::identity::Role;
+
+    fn gate(settings: &[(&'static str, &str)]) -> Gate {
+        let mut flags = Flags::default();
+        for (key, value) in settings {
+            flags.set(key, Some((*value).to_owned()));
+        }
+        Gate::new(&load(&flags).unwrap().settings).unwrap()
+    }
+
+    fn buyer(user: u64, ip: &str) -> Buyer<'static> {
+        let caller = Caller { user: UserId::new(user).unwrap(), role: Role::User };
+        Buyer { caller, ip: ip.parse().unwrap(), wanted_arm: None, admission: None }
+    }
+
+    #[test]
+    fn nothing_is_asked_until_something_is_set() {
+        assert!(gate(&[]).is_open());
+        assert!(!gate(&[("limits.user", "1/1s")]).is_open());
+        assert!(!gate(&[("limits.admission", "true")]).is_open());
+    }
+
+    #[test]
+    fn before_its_start_an_activity_runs_slower_and_the_others_do_not() {
+        let gate = gate(&[("limits.activity", "10/1s"), ("limits.ramp", "10s")]);
+        let (soon, open) = (ActivityId::new(1), ActivityId::new(2));
+        *gate.starts.lock().unwrap() = Arc::new(vec![(soon.unwrap(), 20_000)]);
+        let rules = gate.rules();
+        let at = |activity, now_ms| gate.speed(&rules.stable, activity, now_ms).thousandths();
+        assert_eq!([10_000, 15_000, 20_000, 30_000].map(|ms| at(soon, ms)), [100, 550, 1000, 1000]);
+        assert_eq!([at(open, 10_000), at(None, 10_000)], [1000, 1000]);
+    }
+
+    #[test]
+    fn under_load_the_limits_that_span_users_run_slower_where_that_is_asked_for() {
+        let adaptive = [("limits.global", "10/1s"), ("limits.adaptive", "true")];
+        for (settings, speed) in [(&adaptive[..], 300), (&adaptive[..1], 1000)] {
+            let gate = gate(settings);
+            gate.speed.store(300, Ordering::Relaxed);
+            let rules = gate.rules();
+            assert_eq!(gate.speed(&rules.stable, None, 0).thousandths(), speed);
+        }
+    }
+
+    #[test]
+    fn loopback_is_exempt_from_limits_by_address_in_a_demo_alone() {
+        for (demo, second) in [("true", true), ("false", false)] {
+            let gate = gate(&[("limits.ip", "1/1h"), ("demo", demo)]);
+            let admitted = |user, ip| gate.admit(buyer(user, ip), None, 0).is_ok();
+            assert!(admitted(1, "127.0.0.1"));
+            assert_eq!(admitted(2, "127.0.0.1"), second);
+            assert!(admitted(3, "1.2.3.4") && !admitted(4, "1.2.3.4"));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_read_again_is_heeded_at_once() {
+        let gate = gate(&[]);
+        let admitted = || gate.admit(buyer(1, "1.2.3.4"), None, 0).is_ok();
+        assert!(admitted() && admitted());
+        let document = |rate: &str| Some(serde_json::json!({"user": rate}));
+        gate.publish(document("1/1h")).unwrap();
+        assert!(admitted() && !admitted());
+        assert!(gate.publish(document("often")).is_err());
+        assert!(!admitted(), "what can't be used changes nothing");
+    }
+}
