@@ -54,6 +54,20 @@ impl Users {
         self.table.iter().map(|user| (user.id, user.held))
     }
 
+    /// The reservations that `user` made, in no order that anything may rest on.
+    pub(super) fn reservations(
+        &self,
+        user: UserId,
+        slots: &Slots,
+        ordinal: Ordinal,
+    ) -> Vec<ReservationId> {
+        if let Some(index) = self.index(user) {
+            return index.values().copied().collect();
+        }
+        let last = self.table.find(user).1.and_then(|user| user.last);
+        chain(last, slots).map(|(at, _)| ReservationId::compose(ordinal, at)).collect()
+    }
+
     /// What is known of `user` and of a request. `slots` are the activity's, `ordinal` its own.
     #[inline]
     pub(super) fn look_up(
@@ -81,18 +95,6 @@ impl Users {
         }
         assert!(count <= CHAIN_LENGTH_MAX, "a longer chain has an index");
         Known { place, held, count, found: None }
-    }
-
-    /// The reservations that `user` made here, the newest first; adopted ones are not among them.
-    pub(super) fn reservations<'s>(
-        &self,
-        user: UserId,
-        slots: &'s Slots,
-        ordinal: Ordinal,
-    ) -> impl Iterator<Item = (ReservationId, &'s Slot)> + use<'s> {
-        let last = self.table.find(user).1.and_then(|user| user.last);
-        chain(last, slots)
-            .map(move |(position, slot)| (ReservationId::compose(ordinal, position), slot))
     }
 
     /// Notes that `user` holds `held` units now.

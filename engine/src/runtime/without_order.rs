@@ -31,6 +31,8 @@ impl Engine {
             for (id, activity) in shard.activities() {
                 let ids: Vec<ReservationId> = activity
                     .reservations_of(user)
+                    .into_iter()
+                    .filter_map(|reservation| Some((reservation, activity.slot(reservation)?)))
                     .filter(|(reservation, slot)| {
                         slot.shard_seq() > ordered_seq
                             || activity.dead_letter(*reservation).is_some_and(DeadLetter::is_open)

@@ -31,6 +31,10 @@ struct ListJson<'a> {
     total: u64,
     page: u32,
     page_size: u32,
+    /// SQL does not answer: these are the engine's, without addresses, and without what has left
+    /// its memory.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    degraded: bool,
     items: Vec<OrderJson<'a>>,
 }
 
@@ -57,8 +61,10 @@ pub(super) async fn list(
     let start = u64::from(number - 1) * u64::from(PAGE_SIZE);
     let window = window(start, pending.len());
     let numbers: Vec<&str> = pending.iter().map(|view| view.order_no.as_str()).collect();
-    let found = app.orders.queries.orders_of(caller.user, status, window, &numbers).await;
-    let found = found.map_err(|_| Code::DatabaseUnavailable)?;
+    let asked = app.orders.queries.orders_of(caller.user, status, window, &numbers);
+    let Ok(found) = app.orders.breaker.call(asked).await else {
+        return list_of_engine(app, caller, status, number).await;
+    };
     pending.retain(|view| {
         let of_status = status.is_none_or(|it| it == pending_status(view.reservation.status));
         of_status && !found.known.contains(&view.order_no)
@@ -76,8 +82,39 @@ pub(super) async fn list(
         });
     }
     let total = found.total + pending.len() as u64;
-    json(&ListJson { total, page: number, page_size: PAGE_SIZE, items })
+    json(&ListJson { total, page: number, page_size: PAGE_SIZE, degraded: false, items })
         .map(IntoResponse::into_response)
+}
+
+/// What the engine knows of the caller's orders, the newest first.
+async fn list_of_engine(
+    app: &App,
+    caller: Caller,
+    status: Option<OrderStatus>,
+    number: u32,
+) -> Result<Response, Problem> {
+    let mut views: Vec<ReservationView> = Vec::new();
+    for pending in app.engine.reservations_of(caller.user)? {
+        views.extend(pending.durable().await?);
+    }
+    views.retain(|view| status.is_none_or(|it| it == pending_status(view.reservation.status)));
+    views.sort_by(|left, right| key_of(right).cmp(&key_of(left)));
+    let start = u64::from(number - 1) * u64::from(PAGE_SIZE);
+    let start = usize::try_from(start).unwrap_or(usize::MAX);
+    let shown = views.iter().skip(start).take(PAGE_SIZE as usize);
+    let shown: Vec<_> =
+        shown.map(|view| (view, app.engine.activity(view.reservation.activity))).collect();
+    let items = shown.iter().map(|(view, activity)| {
+        OrderJson::pending(view, activity.as_ref().map(|activity| &*activity.terms.title))
+    });
+    json(&ListJson {
+        total: views.len() as u64,
+        page: number,
+        page_size: PAGE_SIZE,
+        degraded: true,
+        items: items.collect(),
+    })
+    .map(IntoResponse::into_response)
 }
 
 /// What the caller bought and SQL has no order of, the newest first.

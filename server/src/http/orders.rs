@@ -1,5 +1,5 @@
-//! Orders as their owner sees them. They come from SQL; one that is not there yet, or while SQL
-//! does not answer, comes from the engine, which knows everything but the address.
+//! Orders as their owner sees them. They come from SQL; those that are not there yet, or while SQL
+//! does not answer, come from the engine, which knows everything but the address.
 
 use std::sync::Arc;
 
@@ -151,7 +151,7 @@ pub(super) async fn detail(
     Segment(order_no): Segment,
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
-    let row = app.orders.queries.order(caller.user, &order_no);
+    let row = app.orders.breaker.call(app.orders.queries.order(caller.user, &order_no));
     let view = match owned_order(app, &order_no, caller).await {
         Ok(view) => view,
         Err(problem) if problem.code == Code::OrderNotFound => {

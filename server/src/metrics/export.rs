@@ -44,10 +44,12 @@ impl Collector for Scrape {
         build_info(out)?;
         requests(out, &self.0)?;
         connections(out, &self.0)?;
+        super::gate::gate(out, &self.0)?;
         let app = self.0.app().ok();
         gauge(out, "ready", "1 where purchases are decided.", u64::from(self.0.ready().is_ok()))?;
         match app {
             Some(app) => {
+                super::gate::switches(out, app)?;
                 log(out, app)?;
                 bridge(out, app)?;
                 app.mirror.as_ref().map_or(Ok(()), |mirror| super::mirror::encode(out, mirror))
