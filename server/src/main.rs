@@ -4,6 +4,7 @@
 //! cli -> config -> serve -> listener -> http -> app.engine   decides, answers once durable
 //!                    |          |         `---> app.orders   reads and writes SQL
 //!                    |          `-- gate: identity, blacklist, limits, canary, admission
+//!                    |-- resp --------------> app.engine     the Redis protocol
 //!                    `-- demo, metrics, logs
 //! ```
 //!
@@ -28,6 +29,7 @@ mod metrics;
 mod mirror;
 mod orders;
 mod production;
+mod resp;
 mod serve;
 mod time;
 

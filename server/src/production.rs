@@ -71,6 +71,7 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
     if settings.demo && !settings.listen.ip().to_canonical().is_loopback() {
         findings.push(Finding::PublicDemo { address: settings.listen });
     }
+    findings.extend(config::resp_users(&settings.resp).err().map(Finding::Config));
     if let Some(url) = &settings.redis {
         let named = bridge::redis::run::check(url).map_err(MirrorError::from);
         findings.extend(named.err().map(Finding::Mirror));
