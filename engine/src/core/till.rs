@@ -12,7 +12,7 @@ use super::apply::purchase::accept;
 use super::command::{Refusal, Reserve};
 use super::decide::Purchase;
 use super::decide::purchase::{Verdict, absent, bounds, judge};
-use super::ids::ActivityId;
+use super::ids::{ActivityId, UserId};
 use super::limits::TIME_MS_MAX;
 use super::reservation::Slot;
 use super::shard::{Place, Shard};
@@ -76,6 +76,14 @@ impl Till<'_> {
         accept(activity, &accepted, slot);
         let event = accepted.event(activity, self.id, command, self.at_ms);
         Ok(Purchase::Accepted(accepted.reservation, event))
+    }
+
+    /// Has what is known of these users fetched from memory side by side, before they buy one after
+    /// another: with millions of users a purchase waits for little else.
+    pub fn fetch(&self, users: impl Iterator<Item = UserId>) {
+        if let Ok(activity) = &self.activity {
+            activity.users.fetch(users);
+        }
     }
 
     /// The sequence in the shard of the last event applied.
