@@ -18,10 +18,12 @@ struct Need {
 
 /// The whole list. `cc` builds SQLite and the cryptography, `git` lists the files for tidy, the
 /// function library is tested on `valkey-server`, the bridge and the shop on `mariadbd`, the Redis
-/// port with `valkey-cli`, redis-py and hiredis. The core packages bring no service.
+/// port with `valkey-cli`, redis-py and hiredis, `valgrind` counts instructions. The core packages
+/// bring no service.
 const NEEDS: &[Need] = &[
     Need { program: "cc", package: "gcc" },
     Need { program: "git", package: "git" },
+    Need { program: "valgrind", package: "valgrind" },
     Need { program: "valkey-server", package: "valkey-server" },
     Need { program: "mariadbd", package: "mariadb-server-core" },
     Need { program: "mariadb", package: "mariadb-client-core" },

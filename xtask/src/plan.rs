@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::failure::Failure;
 use crate::steps::{Outcome, Step, Work};
 use crate::totals::Totals;
-use crate::{debian, tidy};
+use crate::{debian, instructions, tidy};
 
 /// What `cargo xtask sim` passes its arguments to.
 pub(crate) const SIM: &str = "run --locked --profile ci --package sim --";
@@ -105,6 +105,10 @@ const LOOM: Step = Step {
     budget_minutes: 4,
 };
 
+/// What a reservation costs, as it is shipped.
+const INSTRUCTIONS: Step =
+    Step { name: "instructions", work: Work::Call(instructions::run), budget_minutes: 5 };
+
 const TESTS_UNIT: Step = Step {
     name: "tests-unit",
     work: Work::cargo(
@@ -133,6 +137,7 @@ pub(crate) fn test() -> Vec<Step> {
         MODEL,
         CAMPAIGNS,
         LOOM,
+        INSTRUCTIONS,
     ]
 }
 

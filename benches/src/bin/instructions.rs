@@ -14,8 +14,11 @@ use engine::core::event::Front;
 use engine::core::ids::UserId;
 use engine::{BatchAnswer, Engine, EngineOptions};
 
+/// Does something a number of times; only `prepare` and `recovery` need the directory.
+type Work = fn(u64, &Path);
+
 /// What can be counted.
-const WORKS: &[(&str, fn(u64, &Path))] = &[
+const WORKS: &[(&str, Work)] = &[
     ("batch", batch),
     ("single", single),
     ("refused", refused),
@@ -23,6 +26,7 @@ const WORKS: &[(&str, fn(u64, &Path))] = &[
     ("hash", hash),
     ("prepare", prepare),
     ("recovery", recovery),
+    ("bytes", bytes),
 ];
 
 fn main() {
@@ -91,6 +95,15 @@ fn prepare(count: u64, directory: &Path) {
     let sale = Sale::at(directory, false);
     sale.fill(count);
     sale.engine.close().unwrap();
+}
+
+/// Prints the bytes of the log that a reservation takes.
+fn bytes(count: u64, _: &Path) {
+    let sale = Sale::without_threads();
+    let before = sale.engine.stats().log;
+    sale.fill(count);
+    let after = sale.engine.stats().log;
+    println!("{}", (after.frame_bytes - before.frame_bytes) / (after.records - before.records));
 }
 
 /// Opens a directory that `prepare` made.

@@ -133,8 +133,8 @@ fn main() {
     const RECORD_BYTES: usize = 112;
     for (size, in_flight) in [(1_024, 1), (1_024, 2), (1_024, 4), (4_096, 2), (8_192, 2)] {
         let name = format!("batches of {size}, {in_flight} in flight");
-        let bytes = size as usize * RECORD_BYTES;
-        tell(&name, |sale| batches(sale, size, in_flight, count), bytes);
+        let bytes = size * RECORD_BYTES;
+        tell(&name, |sale| batches(sale, size as u64, in_flight, count), bytes);
     }
     let name = "awaited, 4,096 in flight";
     tell(name, |sale| awaited(sale, 4_096, count / 2), 4_096 * RECORD_BYTES);

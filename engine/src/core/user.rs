@@ -44,6 +44,11 @@ impl Users {
         Self { table: UserTable::new(tables.hasher()), indexed: tables.make(), tables }
     }
 
+    /// Has the table's lines for these users fetched: see [`UserTable::fetch`].
+    pub(super) fn fetch(&self, users: impl Iterator<Item = UserId>) {
+        self.table.fetch(users);
+    }
+
     /// Units that `user` holds.
     pub(super) fn held(&self, user: UserId) -> u32 {
         self.table.find(user).1.map_or(0, |user| user.held)

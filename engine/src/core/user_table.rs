@@ -27,6 +27,9 @@ const PART_LINES_MIN: usize = 2;
 /// Lines of a part that is split instead of doubled.
 const PART_LINES_MAX: usize = 1_024;
 
+/// Parts from which on lines are fetched ahead: with fewer the table takes a megabyte at most.
+const FETCHED_PARTS_MIN: usize = 16;
+
 /// What is known of a user: 16 bytes with the id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct User {
@@ -105,6 +108,22 @@ impl UserTable {
         user
     }
 
+    /// Reads the home line of each of `users`. The reads do not wait for each other, so the lines
+    /// come from memory side by side, and who looks the users up next finds them at hand.
+    pub(super) fn fetch(&self, users: impl Iterator<Item = UserId>) {
+        // A table that the processor's own memory holds is at hand anyway.
+        if self.parts.len() < FETCHED_PARTS_MIN {
+            return;
+        }
+        let is_taken = |id| {
+            let hash = self.hasher.hash_one(id);
+            let part = &self.parts[self.directory[prefix(hash, self.depth)] as usize];
+            part.lines[part.home(hash)].0[0].is_some()
+        };
+        // The count is good for nothing, but the compiler must not find out.
+        std::hint::black_box(users.filter(|id| is_taken(*id)).count());
+    }
+
     /// The users, in no order that anything may rest on.
     pub(super) fn iter(&self) -> impl Iterator<Item = &User> {
         self.parts.iter().flat_map(|part| part.users())
@@ -167,33 +186,43 @@ impl Part {
     /// always one, for a part is never full.
     #[inline]
     fn find(&self, hash: u64, id: UserId) -> (u32, u8) {
-        let mask = self.lines.len() - 1;
-        #[expect(clippy::cast_possible_truncation, reason = "the mask keeps what a part has")]
-        let mut line = hash as usize & mask;
+        let mut line = self.home(hash);
         loop {
             let is_it = |user: &Option<User>| user.is_none_or(|user| user.id == id);
             if let Some(entry) = self.lines[line].0.iter().position(is_it) {
                 #[expect(clippy::cast_possible_truncation, reason = "a part is small")]
                 return (line as u32, entry as u8);
             }
-            line = (line + 1) & mask;
+            line = self.after(line);
         }
     }
 
     /// Adds a user that is not there.
     #[inline]
     fn insert(&mut self, hash: u64, user: User) {
-        let mask = self.lines.len() - 1;
-        #[expect(clippy::cast_possible_truncation, reason = "the mask keeps what a part has")]
-        let mut line = hash as usize & mask;
+        let mut line = self.home(hash);
         self.count += 1;
         loop {
             if let Some(vacancy) = self.lines[line].0.iter_mut().find(|entry| entry.is_none()) {
                 *vacancy = Some(user);
                 return;
             }
-            line = (line + 1) & mask;
+            line = self.after(line);
         }
+    }
+
+    /// The line where a user with `hash` is looked for first.
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "the mask keeps what a part has")]
+        let line = hash as usize & (self.lines.len() - 1);
+        line
+    }
+
+    /// The line after `line`, the first after the last.
+    #[inline]
+    fn after(&self, line: usize) -> usize {
+        (line + 1) & (self.lines.len() - 1)
     }
 
     fn users(&self) -> impl Iterator<Item = &User> {

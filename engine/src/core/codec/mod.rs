@@ -131,13 +131,16 @@ macro_rules! layout {
             match body { $(Body::$body { .. } => $kind,)* }
         }
 
-        #[inline(always)]
         fn put(event: &Event<'_>, out: &mut Vec<u8>) {
             let mut writer = Writer::new(out);
-            put_field::<Time>("at_ms", event.at_ms, &mut writer);
+            let fits = Time::fits(event.at_ms);
+            Time::put(event.at_ms, &mut writer);
             match event.body {
                 $(Body::$body { $($field),* } => {
-                    $(put_field::<$codec>(stringify!($field), $field, &mut writer);)*
+                    if !(fits $(&& <$codec>::fits($field))*) {
+                        outside(event);
+                    }
+                    $(<$codec>::put($field, &mut writer);)*
                     writer.flush();
                 })*
             }
@@ -258,12 +261,6 @@ layout! {
 /// Panics where a field is outside its bounds: `decide` checks what comes in, and what it lets
 /// through must never become a log that cannot be read. See [`check`] for events made elsewhere.
 pub fn encode(event: &Event<'_>, out: &mut Vec<u8>) {
-    encode_inline(event, out);
-}
-
-/// [`encode`], inlined: where the caller has just made the event, all other kinds fall away.
-#[inline(always)]
-pub fn encode_inline(event: &Event<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     put(event, out);
     assert!(out.len() - start <= EVENT_BYTES_MAX, "an event is longer than EVENT_BYTES_MAX");
@@ -330,12 +327,16 @@ pub const fn activity(body: &Body<'_>) -> Option<ActivityId> {
     }
 }
 
-// Inlined, as all that it calls: where a field stands among those before it is then known to the
-// compiler, and a purchase is encoded by a few wide stores.
-#[inline(always)]
-fn put_field<F: Field>(name: &'static str, value: F::Value<'_>, out: &mut Writer<'_>) {
-    assert!(F::fits(value), "an event's {name} is outside its bounds");
-    F::put(value, out);
+/// The panic of a field outside its bounds, which it finds out again: those who write well then
+/// carry no names along.
+#[cold]
+fn outside(event: &Event<'_>) -> ! {
+    match check(event) {
+        Err(CodecError::Invalid { field, .. }) => {
+            panic!("an event's {field} is outside its bounds")
+        }
+        other => panic!("an event is outside its bounds, and then it is not: {other:?}"),
+    }
 }
 
 fn take_field<'a, F: Field>(

@@ -5,8 +5,8 @@
 const GATHERED_MAX: usize = 64;
 
 /// Appends fields to a buffer. Those of a fixed width are gathered first, at places that the
-/// compiler knows, and appended together: one look at the buffer's capacity instead of one a
-/// field.
+/// compiler knows because all of this is inlined, and appended together: one look at the buffer's
+/// capacity instead of one a field.
 pub(super) struct Writer<'a> {
     out: &'a mut Vec<u8>,
     gathered: [u8; GATHERED_MAX],
