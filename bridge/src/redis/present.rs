@@ -26,8 +26,9 @@ pub trait Present: Host {
     /// it, `None` where the log has failed.
     fn settle(&self) -> Option<Lsn>;
 
-    /// The run-time controls whose key begins with `prefix`.
-    fn controls(&self, prefix: &str) -> Vec<(String, Vec<u8>)>;
+    /// The run-time controls whose key begins with `prefix`, each with its end (Unix milliseconds,
+    /// 0 for never).
+    fn controls(&self, prefix: &str) -> Vec<(String, u64)>;
 }
 
 impl Present for engine::Engine {
@@ -47,8 +48,8 @@ impl Present for engine::Engine {
         self.all_durable().ok()
     }
 
-    fn controls(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
-        self.controls(prefix)
+    fn controls(&self, prefix: &str) -> Vec<(String, u64)> {
+        self.controls_under(prefix)
     }
 }
 
