@@ -3,6 +3,7 @@
 use engine::core::activity::Activity;
 use engine::core::ids::{ActivityId, Position, ReservationId, UserId};
 use engine::core::reservation::Slot;
+use engine::core::side::DeadLetter;
 use wal::Lsn;
 
 use super::layouts::Reserved;
@@ -69,7 +70,7 @@ fn held(activity: &Activity, id: ReservationId, slot: &Slot) -> Held {
         status: slot.status(),
         created_ms: Some(slot.created_ms()),
         updated_ms: slot.updated_ms(),
-        is_dead_letter: activity.is_dead_letter(id),
+        is_dead_letter: activity.dead_letter(id).is_some_and(DeadLetter::is_open),
     };
     (reserved, activity.held(slot.user()))
 }
