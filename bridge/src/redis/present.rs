@@ -3,6 +3,7 @@
 use engine::core::activity::Activity;
 use engine::core::ids::{ActivityId, Position, ReservationId, UserId};
 use engine::core::reservation::Slot;
+use engine::core::side::DeadLetter;
 use wal::Lsn;
 
 use super::layouts::Reserved;
@@ -26,8 +27,9 @@ pub trait Present: Host {
     /// it, `None` where the log has failed.
     fn settle(&self) -> Option<Lsn>;
 
-    /// The run-time controls whose key begins with `prefix`.
-    fn controls(&self, prefix: &str) -> Vec<(String, Vec<u8>)>;
+    /// The run-time controls whose key begins with `prefix`, each with its end (Unix milliseconds,
+    /// 0 for never).
+    fn controls(&self, prefix: &str) -> Vec<(String, u64)>;
 }
 
 impl Present for engine::Engine {
@@ -47,8 +49,8 @@ impl Present for engine::Engine {
         self.all_durable().ok()
     }
 
-    fn controls(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
-        self.controls(prefix)
+    fn controls(&self, prefix: &str) -> Vec<(String, u64)> {
+        self.controls_under(prefix)
     }
 }
 
@@ -68,7 +70,7 @@ fn held(activity: &Activity, id: ReservationId, slot: &Slot) -> Held {
         status: slot.status(),
         created_ms: Some(slot.created_ms()),
         updated_ms: slot.updated_ms(),
-        is_dead_letter: activity.is_dead_letter(id),
+        is_dead_letter: activity.dead_letter(id).is_some_and(DeadLetter::is_open),
     };
     (reserved, activity.held(slot.user()))
 }

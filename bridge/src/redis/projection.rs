@@ -106,8 +106,8 @@ impl Projection {
             Body::SinkAdvanced { .. } | Body::PaymentOpened { .. } => Ok(()),
             Body::PaymentRecorded { .. } => Ok(()),
             Body::RefundRequested { .. } | Body::RefundFailed { .. } => Ok(()),
-            Body::ControlSet { key, value, .. } => {
-                self.control(key, Some(value), &mut out.writes);
+            Body::ControlSet { key, expires_ms, .. } => {
+                self.control(key, Some(expires_ms), &mut out.writes);
                 Ok(())
             }
             Body::ControlCleared { key, .. } => {
@@ -121,10 +121,12 @@ impl Projection {
         }
     }
 
-    pub(super) fn control(&self, key: &str, value: Option<&[u8]>, out: &mut Writes) {
+    /// A control with an end (0 for never), or none.
+    pub(super) fn control(&self, key: &str, expires_ms: Option<u64>, out: &mut Writes) {
         let Some(user) = present::blacklisted(key) else { return };
         debug_assert!(key.starts_with(BLACKLIST_PREFIX));
-        self.keys.blacklisted(user, value.map(blacklist_end), out);
+        let entry = expires_ms.map(|ends_ms| (ends_ms != 0).then_some(ends_ms));
+        self.keys.blacklisted(user, entry, out);
     }
 
     fn of_activity(
@@ -297,13 +299,4 @@ fn reserved(activity: ActivityId, event: &Event<'_>, host: &impl Present) -> Opt
         _ => return None,
     };
     Some(Reserved { id, user, status, created_ms, updated_ms, is_dead_letter: false })
-}
-
-/// When an entry of the blacklist ends, Unix milliseconds.
-fn blacklist_end(value: &[u8]) -> Option<u64> {
-    let text = std::str::from_utf8(value).ok()?;
-    let (_, rest) = text.split_once("\"expires_at\"")?;
-    let digits = rest.trim_start().strip_prefix(':')?.trim_start();
-    let end = digits.find(|it: char| !it.is_ascii_digit()).unwrap_or(digits.len());
-    digits[..end].parse().ok()
 }

@@ -158,8 +158,8 @@ impl<H: Present> Mirror<'_, H> {
             return Ok(());
         }
         let mut writes = Writes::default();
-        for (key, value) in self.host.controls(BLACKLIST_PREFIX) {
-            self.projection.control(&key, Some(&value), &mut writes);
+        for (key, expires_ms) in self.host.controls(BLACKLIST_PREFIX) {
+            self.projection.control(&key, Some(expires_ms), &mut writes);
         }
         let call = self.under_mark(super::sink::ONLY_LANE, &writes);
         self.send(vec![call]).await

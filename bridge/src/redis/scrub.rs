@@ -179,8 +179,8 @@ impl<H: Present> Mirror<'_, H> {
         let Some(id) = next else {
             // The end of the round: what belongs to no activity, then the keys.
             if self.layout == Layout::Seckill {
-                for (key, value) in self.host.controls(BLACKLIST_PREFIX) {
-                    self.projection.control(&key, Some(&value), &mut writes);
+                for (key, expires_ms) in self.host.controls(BLACKLIST_PREFIX) {
+                    self.projection.control(&key, Some(expires_ms), &mut writes);
                 }
             }
             let expected = BTreeMap::from([(ONLY_LANE, writes)]);

@@ -215,7 +215,8 @@ async fn readers_of_seckill_find_their_keys() {
     assert_eq!(stall.get("seckill:user:20001:8").unwrap(), "1");
     stall.restore(cancelled);
     let (actor, key) = (ACTOR, "blacklist/user/9");
-    stall.sale.control(control_set(actor, key));
+    let expires_ms = stall.end_ms();
+    stall.sale.control(Body::ControlSet { actor, key, value: b"{}", expires_ms });
     assert!(!stall.mirror().await);
     assert_eq!(stall.get("seckill:stock:20001").unwrap(), "38");
     assert_eq!(stall.get("seckill:stock:total:20001").unwrap(), "40");
@@ -224,6 +225,7 @@ async fn readers_of_seckill_find_their_keys() {
     assert_eq!(stall.ends_ms("seckill:user:20001:7"), end_ms + DAY_MS);
     assert_eq!(stall.get("seckill:user:20001:8"), None);
     assert_eq!(stall.get("risk:blacklist:user:9").unwrap(), "1");
+    assert_eq!(stall.ends_ms("risk:blacklist:user:9"), expires_ms);
     let session: std::collections::BTreeMap<String, String> =
         say(&mut stall.redis, "HGETALL seckill:session:30001");
     let expected = [
@@ -237,10 +239,6 @@ async fn readers_of_seckill_find_their_keys() {
     stall.sale.control(Body::ControlCleared { actor, key });
     stall.mirror().await;
     assert_eq!(stall.get("risk:blacklist:user:9"), None);
-}
-
-fn control_set(actor: Actor<'static>, key: &'static str) -> Body<'static> {
-    Body::ControlSet { actor, key, value: b"{}" }
 }
 
 #[tokio::test]

@@ -39,7 +39,7 @@ pub fn activity_id(index: u64) -> ActivityId {
 
 struct Inner {
     shards: Vec<Shard>,
-    controls: BTreeMap<String, Vec<u8>>,
+    controls: BTreeMap<String, u64>,
     control_seq: u64,
     random: Random,
     at_ms: u64,
@@ -160,8 +160,8 @@ impl Sale {
     pub fn control(&self, body: Body<'_>) {
         let mut inner = self.inner.lock().unwrap();
         match body {
-            Body::ControlSet { key, value, .. } => {
-                inner.controls.insert(key.to_owned(), value.to_vec());
+            Body::ControlSet { key, expires_ms, .. } => {
+                inner.controls.insert(key.to_owned(), expires_ms);
             }
             Body::ControlCleared { key, .. } => drop(inner.controls.remove(key)),
             other => panic!("no control: {other:?}"),
@@ -363,9 +363,9 @@ impl Present for Sale {
         Some(self.durable_lsn())
     }
 
-    fn controls(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
+    fn controls(&self, prefix: &str) -> Vec<(String, u64)> {
         let inner = self.inner.lock().unwrap();
         let wanted = inner.controls.iter().filter(|(key, _)| key.starts_with(prefix));
-        wanted.map(|(key, value)| (key.clone(), value.clone())).collect()
+        wanted.map(|(key, expires_ms)| (key.clone(), *expires_ms)).collect()
     }
 }

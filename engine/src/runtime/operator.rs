@@ -57,7 +57,7 @@ impl Engine {
     ) -> Answered {
         let turn = self.sale_turn();
         if self.is_sku_taken(&turn, id, Some(definition.sku)) {
-            return Ok(self.refused(id, Refusal::SkuOnSale));
+            return self.refused(self.shard_index(id), Refusal::SkuOnSale);
         }
         self.operate(id, &Command::Edit { actor, version, total, definition })
     }
@@ -69,7 +69,7 @@ impl Engine {
     pub fn publish(&self, id: ActivityId, actor: Actor<'_>) -> Answered {
         let turn = self.sale_turn();
         if self.is_sku_taken(&turn, id, None) {
-            return Ok(self.refused(id, Refusal::SkuOnSale));
+            return self.refused(self.shard_index(id), Refusal::SkuOnSale);
         }
         self.operate(id, &Command::Publish { actor })
     }
@@ -120,12 +120,6 @@ impl Engine {
     /// [`Busy`].
     pub fn decrease(&self, id: ActivityId, actor: Actor<'_>, op: &str, quantity: u32) -> Answered {
         self.operate(id, &Command::Decrease { actor, op, quantity })
-    }
-
-    fn refused(&self, id: ActivityId, refusal: Refusal) -> Pending<Result<ActivityView, Refusal>> {
-        let index = self.shard_index(id);
-        let shard = self.lock(index);
-        self.pending(index, &shard, Err(refusal))
     }
 
     fn operate(&self, id: ActivityId, command: &Command<'_>) -> Answered {

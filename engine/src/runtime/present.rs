@@ -47,10 +47,11 @@ impl Engine {
         Ok(self.inner.log.durable_lsn())
     }
 
-    /// The run-time controls whose key begins with `prefix`, as they are now.
-    pub fn controls(&self, prefix: &str) -> Vec<(String, Vec<u8>)> {
+    /// The run-time controls whose key begins with `prefix`, as they are now, each with its end
+    /// (Unix milliseconds, 0 for never).
+    pub fn controls_under(&self, prefix: &str) -> Vec<(String, u64)> {
         let control = self.inner.control.lock();
-        let wanted = control.values().filter(|(key, _)| key.starts_with(prefix));
-        wanted.map(|(key, value)| (key.to_owned(), value.to_vec())).collect()
+        let wanted = control.table().under(prefix);
+        wanted.map(|(key, setting)| (key.as_ref().to_owned(), setting.expires_ms)).collect()
     }
 }
