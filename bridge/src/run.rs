@@ -277,7 +277,8 @@ impl<H: Host> Runner<'_, H> {
                     self.lag.set(halted);
                 }
                 // Which log or schema a database has, only a start finds out anew.
-                if cause != Cause::Content || self.is_told_to_stop_within(HALTED_WAIT).await {
+                if cause != Cause::Content || self.stopped.is_told_to_stop_within(HALTED_WAIT).await
+                {
                     return;
                 }
                 continue;

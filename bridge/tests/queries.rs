@@ -79,7 +79,7 @@ async fn a_login_is_found_by_its_name_byte_by_byte_and_takes_a_new_password(plac
     let host = MemoryHost::new();
     catch_up(&host, &place).await;
     let accounts = Accounts::open(&place.url()).unwrap();
-    let queries = Queries::open(&place.url()).unwrap();
+    let queries = Queries::open(&place.url(), Split::ONE).unwrap();
     let with_hash = |id, name: &str| NewUser {
         password_hash: Some(format!("hash of {id}")),
         role: Role::Admin,

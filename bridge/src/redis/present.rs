@@ -38,7 +38,7 @@ impl Present for engine::Engine {
     }
 
     fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T> {
-        self.look(id, read)
+        self.peek(id, read)
     }
 
     fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {

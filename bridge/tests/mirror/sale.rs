@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use bridge::host::{Busy, Host};
+use bridge::host::{Busy, Failure, Host};
 use bridge::redis::Present;
 use engine::core::activity::Activity;
 use engine::core::apply::apply;
@@ -332,6 +332,10 @@ impl Host for Sale {
 
     fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
         self.memory.sink_advanced(sink, lsn, marks)
+    }
+
+    fn dead_letter(&self, failures: &[Failure], why: &str) -> Result<(), Busy> {
+        self.memory.dead_letter(failures, why)
     }
 }
 

@@ -75,7 +75,7 @@ impl Engine {
     ) -> Result<Pending<Result<Called, Refusal>>, Busy> {
         self.run(activity, &call.command(), |shard, before| match before {
             Some(Answer::Activity(then)) => Called { repeated: true, figures: then.figures },
-            Some(Answer::Reservation(_)) => {
+            Some(Answer::Reservation(_) | Answer::Payment(_) | Answer::Refund(_)) => {
                 Called { repeated: true, figures: now(shard, activity) }
             }
             None => Called { repeated: false, figures: now(shard, activity) },

@@ -21,7 +21,7 @@ impl Engine {
     }
 
     /// What `read` makes of an activity. It runs under the shard's lock: it must be short.
-    pub fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T> {
+    pub fn peek<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T> {
         let index = self.shard_index(id);
         let shard = self.inner.shards[usize::from(index)].lock();
         shard.activity(id).map(read)

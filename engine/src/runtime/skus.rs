@@ -35,7 +35,7 @@ impl Engine {
             return false;
         }
         let now_ms = self.now_ms();
-        let own = self.look(id, |it| (it.terms().sku, it.flags().on_sale));
+        let own = self.peek(id, |it| (it.terms().sku, it.flags().on_sale));
         let Some((own_sku, is_on_sale)) = own else { return false };
         // Publishing again changes nothing; editing what is off sale puts nothing on sale.
         if sku.is_some() != is_on_sale {
@@ -46,7 +46,7 @@ impl Engine {
             let is_rival = |it: &Activity| {
                 it.terms().sku == sku && it.flags().on_sale && it.terms().end_ms >= now_ms
             };
-            self.look(other, is_rival) == Some(true)
+            self.peek(other, is_rival) == Some(true)
         })
     }
 }

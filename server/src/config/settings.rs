@@ -339,9 +339,7 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
         let entry = origins.iter().find(|entry| entry.key == key);
         entry.map_or_else(String::new, |entry| entry.origin.clone())
     };
-    let given = [
-        ("legacy_database", settings.legacy_database.is_some()),
-    ];
+    let given = [("legacy_database", settings.legacy_database.is_some())];
     if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
         return Err(ConfigError::Unsupported { key, origin: origin(key) });
     }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::input::Params;
 use super::json;
 use super::orders::{OrderJson, pending_status};
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use crate::app::{App, Shared};
 use crate::identity::Caller;
 

@@ -2,8 +2,8 @@
 //! when somebody asks, in [`export`] and [`gate`].
 
 mod export;
-mod mirror;
 mod gate;
+mod mirror;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

@@ -5,8 +5,8 @@
 
 mod accounts;
 mod activities;
-mod dead_letters;
 mod blacklist;
+mod dead_letters;
 mod fields;
 mod limits;
 mod stock;
