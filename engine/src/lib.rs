@@ -23,7 +23,7 @@
 //! | `runtime/controls` | switches and lists that the engine and its server heed |
 //! | `runtime/pending` | answers held until durable |
 //! | `runtime/{open,replay,owner,directory}` | from files to state |
-//! | `runtime/{timer,clock}` | time |
+//! | `runtime/{timer,archive,clock}` | time |
 //! | `runtime/{sinks,views}` | what is told outward |
 //! | `runtime/{verify,entries}` | reading a log without opening it |
 
@@ -32,6 +32,7 @@
 pub mod core;
 mod runtime;
 
+pub use runtime::archive::ArchivedView;
 pub use runtime::controls::PendingControl;
 pub use runtime::dead_letters::DeadLetterView;
 pub use runtime::engine::Engine;

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use engine::core::command::{ArchivedOrder, Refusal, RequestRefund};
+use engine::core::command::{ArchivedOrder, ArchivedPayment, Refusal, RequestRefund};
 use engine::core::control::keys;
 use engine::core::event::{
     Actor, DeadLetterPolicy, Definition, Front, LatePayment, PaymentVerdict, RefundScope,
@@ -432,4 +432,74 @@ fn facts_about_an_archived_order_are_no_use_while_it_lives() {
     let request = RequestRefund { archived: Some(order), ..refund(bought.id, "f1") };
     let told = shop.engine.refund_request(&request).unwrap();
     assert_eq!(shop.told(told), Err(Refusal::NotPaid));
+}
+
+#[test]
+fn an_activity_is_archived_once_every_sink_covers_it_and_sql_answers_from_then_on() {
+    let shop = Shop::open(Image::empty(13));
+    let over = Definition { end_ms: 1, ..DEFINITION };
+    let created = shop.engine.create(None, ACTOR, 5, over).unwrap();
+    let id = shop.told(created).unwrap().id;
+    let live = shop.on_sale(1, DEFINITION);
+    assert_eq!(shop.engine.archive_ended(), Ok(0), "no sink holds it");
+    let marks: Vec<(u16, u64)> = (0..64).map(|shard| (shard, 1)).collect();
+    let (engine, lsn) = (shop.engine.clone(), shop.engine.durable_lsn());
+    let sink = std::thread::spawn(move || engine.sink_advanced(ORDERS_SINK, lsn, &marks));
+    while !sink.is_finished() {
+        shop.engine.commit().unwrap();
+        std::thread::yield_now();
+    }
+    sink.join().unwrap().unwrap();
+    assert_eq!(shop.engine.archive_ended(), Ok(1));
+    shop.engine.commit().unwrap();
+    let shop = shop.reopened();
+    assert_eq!(shop.engine.activity(id), None);
+    assert_eq!(shop.engine.archived(id).map(|it| it.end_ms), Some(1));
+    assert!(shop.engine.activity(live).is_some());
+    let refused = shop.engine.reserve(id, user(1), "a", 1, Front::Api).unwrap();
+    assert_eq!(shop.told(refused).unwrap_err().refusal, Refusal::Ended);
+
+    // Money and refunds of its orders rest on what SQL says.
+    let reservation = ReservationId::new(1 << 32 | 1).unwrap();
+    assert_eq!(shop.engine.archived_with(reservation).map(|it| it.id), Some(id));
+    let asked = shop.engine.refund_request(&refund(reservation, "f1")).unwrap();
+    assert_eq!(shop.told(asked), Err(Refusal::Archived));
+    let (payment_no, transaction, amount) = ("p", "t", 100);
+    let order = ArchivedOrder { user: user(1), channel: "mock", payment_no, transaction, amount };
+    let request = RequestRefund { archived: Some(order), ..refund(reservation, "f1") };
+    let asked = shop.engine.refund_request(&request).unwrap();
+    assert_eq!(shop.told(asked).unwrap().status, RefundStatus::Requested);
+    let again = shop.engine.refund_request(&refund(reservation, "f1")).unwrap();
+    assert_eq!(shop.told(again).unwrap().status, RefundStatus::Requested, "known by its number");
+    let known = ArchivedPayment {
+        user: user(1),
+        channel: "mock",
+        amount,
+        order_paid: false,
+        transaction_known: false,
+    };
+    let payment_no = "10000000429496729701";
+    let mut callback = Callback {
+        channel: "mock",
+        payment_no,
+        transaction: "t9",
+        amount,
+        paid: true,
+        body: b"{}",
+        archived: None,
+    };
+    let recorded = shop.engine.record_payment(&callback).unwrap();
+    assert_eq!(shop.told(recorded), Err(Refusal::Archived));
+    callback.archived = Some(known);
+    for verdict in [PaymentVerdict::Late, PaymentVerdict::Repeated] {
+        let recorded = shop.engine.record_payment(&callback).unwrap();
+        assert_eq!(shop.told(recorded).unwrap().verdict, verdict);
+    }
+    assert_eq!(shop.engine.pending_refunds(10).len(), 2);
+    let shop = shop.reopened();
+    for it in shop.engine.pending_refunds(10) {
+        let told = shop.engine.refund_settled(it.activity, it.reservation, &it.refund_no).unwrap();
+        assert_eq!(shop.told(told).unwrap().status, RefundStatus::Settled);
+    }
+    shop.reopened();
 }

@@ -437,6 +437,18 @@ fn an_activity_publishes_itself_once() {
 }
 
 #[test]
+fn a_new_date_ahead_is_a_new_schedule() {
+    let mut sale = Sale::new();
+    sale.run(&Command::Unpublish { actor: ACTOR });
+    let due_ms = |sale: &Sale| sale.shard.activity(activity()).unwrap().publish_due_ms();
+    for (publish_at_ms, due) in [(NOW_MS, None), (NOW_MS + 5, Some(NOW_MS + 5)), (0, None)] {
+        let definition = Definition { publish_at_ms, ..DEFINITION };
+        sale.run(&Command::Edit { actor: ACTOR, version: None, total: 10, definition });
+        assert_eq!(due_ms(&sale), due);
+    }
+}
+
+#[test]
 fn an_activity_unpublished_before_its_schedule_stays_off_sale() {
     let mut sale = Sale::empty();
     let (ordinal, total) = (Ordinal::new(5).unwrap(), 1);

@@ -319,6 +319,13 @@ impl Activity {
         Some(due_ms.max(serving_since_ms.saturating_add(grace_ms)))
     }
 
+    /// Whether nothing of it is left to move or to decide.
+    pub fn is_settled(&self) -> bool {
+        let refund_open = self.refunds.values().any(|it| it.status == RefundStatus::Requested);
+        let letter_open = self.dead_letters.values().any(DeadLetter::is_open);
+        self.figures.locked == 0 && !refund_open && !letter_open
+    }
+
     /// When it wants to be published, if it still does.
     pub fn publish_due_ms(&self) -> Option<u64> {
         (self.terms.publish_at_ms != 0 && !self.schedule_over).then_some(self.terms.publish_at_ms)

@@ -52,6 +52,9 @@ pub enum Command<'a> {
     RetryDeadLetter { reservation: ReservationId, actor: Actor<'a> },
     /// Gives a dead letter up: its units go back, or, by the refund `refund_no`, its money.
     RollBackDeadLetter { reservation: ReservationId, refund_no: &'a str, actor: Actor<'a> },
+    /// Lets an activity leave memory, if its time has come. `covered_seq` is the sequence of its
+    /// shard that every sink covers.
+    Archive { covered_seq: u64 },
     /// Gives an unpaid reservation back. `owner` must match where given; `actor` is the operator
     /// where the reason is `Admin`, else [`Actor::NONE`].
     Restore {

@@ -85,6 +85,10 @@ pub const TIME_MS_MAX: u64 = 253_402_300_799_999;
 /// shorter): shoppers could not pay while the server was down.
 pub const EXPIRY_GRACE_MS_MAX: u64 = 120_000;
 
+/// How long after its window an activity stays in memory, in milliseconds: a day, by which late
+/// money has come or goes back.
+pub const ARCHIVE_AFTER_MS: u64 = 24 * 3600 * 1000;
+
 /// Shards of a directory unless it was formatted with another number.
 pub const SHARDS_DEFAULT: u16 = 64;
 

@@ -1,7 +1,7 @@
 //! The shards over a log, and the one way a command goes through them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -65,6 +65,8 @@ pub(crate) struct Inner {
     pub(crate) ordered: Ordered,
     /// When the server became ready, engine time; `u64::MAX` before.
     pub(crate) serving_since_ms: AtomicU64,
+    /// Whether the timer archives: see `archive_when_over`.
+    pub(crate) archives: AtomicBool,
 }
 
 /// Applies `events` and appends them, in one piece.

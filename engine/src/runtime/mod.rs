@@ -1,5 +1,6 @@
 //! The shards over a log: everything that needs a clock, a lock, a file or a thread.
 
+pub(crate) mod archive;
 pub(crate) mod clock;
 pub(crate) mod controls;
 pub(crate) mod dead_letters;

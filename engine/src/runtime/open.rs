@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
@@ -247,6 +247,7 @@ impl Inner {
             owner,
             ordered,
             serving_since_ms: AtomicU64::new(u64::MAX),
+            archives: AtomicBool::new(false),
         }
     }
 }

@@ -24,6 +24,9 @@ const GIVE_BACKS_PER_HOLD: usize = 128;
 /// Ticks between two looks for activities that publish themselves.
 const PUBLISH_TICKS: u32 = 5;
 
+/// Ticks between two looks for activities whose life is over: a minute.
+const ARCHIVE_TICKS: u32 = 600;
+
 /// The running timer; ended when dropped.
 pub(crate) struct Timer {
     stop: Option<Sender<()>>,
@@ -79,6 +82,10 @@ impl Engine {
             if tick.is_multiple_of(PUBLISH_TICKS) {
                 self.publish_due(index);
             }
+        }
+        if tick.is_multiple_of(ARCHIVE_TICKS) && self.inner.archives.load(Ordering::Acquire) {
+            // Where there is no room now, the next look tries again.
+            let _ = self.archive_ended();
         }
     }
 

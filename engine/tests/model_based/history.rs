@@ -82,6 +82,8 @@ pub(crate) const MUST_BE_SEEN: &[&str] = &[
     "dead letter delivered",
     "dead letter refunded",
     "no dead letter",
+    "archived activity",
+    "archived",
 ];
 
 pub(crate) struct History {
@@ -182,6 +184,12 @@ impl History {
             }
             Op::EndRefund { activity, refund, failed } => {
                 self.end_refund(*activity, *refund, *failed)
+            }
+            Op::Archive { activity, days, covered } => {
+                self.now_ms += days * 86_400_000;
+                self.expire(*activity)?;
+                let covered_seq = if *covered { self.shard.applied_seq() } else { 0 };
+                self.call(*activity, &Command::Archive { covered_seq })
             }
             Op::Expire { activity } => self.expire(*activity),
             Op::Wait { ms } => {
@@ -478,7 +486,7 @@ impl History {
             }
         }
         let fresh = true;
-        let activity = self.shard.activity(id).unwrap();
+        let Some(activity) = self.shard.activity(id) else { return Reply::Archived };
         let told = |reservation| self.shard.reservation(id, reservation).unwrap();
         match *command {
             Command::Reserve(_) | Command::Expire { .. } => {
@@ -515,7 +523,8 @@ impl History {
         let shard_seq = self.log.len() as u64;
         apply(&mut self.shard, event, shard_seq).unwrap();
         let id = codec::activity(&event.body).unwrap();
-        let view = self.shard.activity(id).unwrap().view();
+        let Some(activity) = self.shard.activity(id) else { return };
+        let view = activity.view();
         self.views.entry(id).or_default().push((shard_seq, view));
     }
 
@@ -562,6 +571,7 @@ impl History {
                 PaymentVerdict::Late => "late",
                 PaymentVerdict::Failed => "failed payment",
             },
+            (Reply::Archived, _) => "archived activity",
             (Reply::Refund { fresh: false, .. }, _) => "refund known",
             (Reply::Refund { refund, .. }, _) => match refund.status {
                 RefundStatus::Requested => "refund requested",

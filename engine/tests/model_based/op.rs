@@ -118,6 +118,12 @@ pub(crate) enum Op {
         refund: usize,
         failed: bool,
     },
+    /// Gives back what is overdue, and archives what is over, so many days later.
+    Archive {
+        activity: u64,
+        days: u64,
+        covered: bool,
+    },
     /// Gives back what is overdue, to the end.
     Expire {
         activity: u64,
@@ -395,6 +401,8 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         8 => prop::sample::select(vec![0u64, 1, 999, 1_000, 5_000, 30_000, 120_000])
             .prop_map(|ms| Op::Wait { ms }),
         1 => Just(Op::Restart),
+        1 => (1..=ACTIVITIES, 0u64..=1, prop::bool::weighted(0.9))
+            .prop_map(|(activity, days, covered)| Op::Archive { activity, days, covered }),
     ];
     let order = prop_oneof![
         12 => (reservation(), step().boxed()).prop_map(|((activity, ordinal, position), step)| {

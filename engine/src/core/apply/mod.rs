@@ -276,10 +276,7 @@ fn after_archive(
 }
 
 fn archive(activity: &Activity, id: ActivityId) -> Result<Tombstone, ApplyError> {
-    use super::side::RefundStatus::Requested;
-    let refund_open = activity.refunds.values().any(|refund| refund.status == Requested);
-    let letter_open = activity.dead_letters.values().any(|letter| letter.is_open());
-    if activity.figures.locked > 0 || refund_open || letter_open {
+    if !activity.is_settled() {
         return Err(ApplyError::Unsettled(id));
     }
     let (ordinal, end_ms) = (activity.ordinal, activity.terms.end_ms);

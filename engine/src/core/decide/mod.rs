@@ -4,6 +4,7 @@
 //! repeated command is answered, not done again), then the rules. Nothing is changed here; an
 //! accepted outcome is one to three events, for [`apply`](super::apply::apply).
 
+mod archive;
 mod callback;
 mod control;
 mod dead_letter;
@@ -35,7 +36,8 @@ pub enum Outcome<'a> {
     Repeated(Answer),
     /// It cannot be: nothing changes.
     Refused(Refusal),
-    /// To an `Expire`: nothing is overdue. When the next reservation falls due, if there is one.
+    /// To an `Expire` or an `Archive`: nothing is overdue. When something falls due, if that is
+    /// known.
     NothingDue(Option<u64>),
 }
 
@@ -73,6 +75,9 @@ pub fn decide<'a>(
         }
         Command::Expire { serving_since_ms } => {
             return payment::expire(shard, activity, serving_since_ms, at_ms);
+        }
+        Command::Archive { covered_seq } => {
+            return archive::archive(shard, activity, covered_seq, at_ms);
         }
         Command::Create { actor, ordinal, total, ref definition } => {
             operator::create(shard, activity, actor, ordinal, total, definition)

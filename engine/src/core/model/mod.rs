@@ -59,6 +59,8 @@ pub enum Reply {
         /// The refund afterwards.
         refund: Refund,
     },
+    /// The activity is archived.
+    Archived,
     /// Nothing happened.
     Refused(Refusal),
     /// Nothing is overdue; when the next reservation is.
@@ -71,6 +73,7 @@ type Answered = Result<Reply, Refusal>;
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     sales: BTreeMap<ActivityId, Sale>,
+    archived: BTreeSet<ActivityId>,
     /// Records that the log would hold.
     records: u64,
 }
@@ -117,6 +120,7 @@ impl Model {
             Command::Restore { reservation, owner, reason, actor } => {
                 self.restore(activity, reservation, owner, (reason, actor), at_ms)
             }
+            Command::Archive { covered_seq } => self.archive(activity, covered_seq, at_ms),
             Command::OpenPayment(ref command) => self.open_payment(activity, command, at_ms),
             Command::RecordPayment(ref command) => self.record_payment(activity, command, at_ms),
             Command::RequestRefund(ref command) => self.request_refund(activity, command),
@@ -162,6 +166,11 @@ impl Model {
         self.records
     }
 
+    /// What is said of an activity that is not there.
+    fn absent(&self, id: ActivityId, archived: Refusal, unknown: Refusal) -> Refusal {
+        if self.archived.contains(&id) { archived } else { unknown }
+    }
+
     fn sale(&mut self, id: ActivityId, absent: Refusal) -> Result<&mut Sale, Refusal> {
         self.sales.get_mut(&id).ok_or(absent)
     }
@@ -177,7 +186,7 @@ impl Model {
         validate::actor(&actor)?;
         validate::total_at_creation(total)?;
         validate::definition(definition)?;
-        if self.sales.contains_key(&id) {
+        if self.sales.contains_key(&id) || self.archived.contains(&id) {
             return Err(Refusal::ActivityExists);
         }
         if ordinal.get() == 0 {
@@ -236,6 +245,10 @@ impl Model {
             }
             // The definition is one record, the units another.
             records += u64::from(total < sale.total);
+        }
+        let is_new = new.publish_at_ms != sale.terms.publish_at_ms;
+        if is_new && new.publish_at_ms > at_ms && !sale.on_sale {
+            sale.schedule_over = false;
         }
         sale.terms = new;
         sale.total = total;
@@ -307,7 +320,8 @@ impl Model {
         validate::quantity(quantity)?;
         validate::request_id(request_id)?;
         let record = self.records + 1;
-        let sale = self.sale(id, Refusal::UnknownActivity)?;
+        let absent = self.absent(id, Refusal::Ended, Refusal::UnknownActivity);
+        let sale = self.sale(id, absent)?;
         validate::amount(sale.terms.price, quantity)?;
         let same = |it: &Purchase| it.user == user && it.request_id == request_id;
         if let Some(index) = sale.purchases.iter().position(same) {

@@ -102,7 +102,8 @@ impl Model {
     ) -> Answered {
         let &RecordPayment { channel, payment_no, transaction, amount, body, .. } = command;
         validate::callback(channel, payment_no, transaction, amount, body)?;
-        let sale = self.sale(id, Refusal::UnknownReservation)?;
+        let absent = self.absent(id, Refusal::Archived, Refusal::UnknownReservation);
+        let sale = self.sale(id, absent)?;
         let index = sale.index(command.reservation)?;
         let seen = (channel.to_owned(), transaction.to_owned());
         let (known, reinstates) = (sale.transactions.contains(&seen), sale.reinstates(index));
@@ -158,7 +159,8 @@ impl Model {
         validate::operator(&command.actor)?;
         validate::refund_no(command.refund_no)?;
         validate::note(command.note)?;
-        let purchase = self.sale(id, Refusal::UnknownReservation)?.purchase(command.reservation)?;
+        let absent = self.absent(id, Refusal::Archived, Refusal::UnknownReservation);
+        let purchase = self.sale(id, absent)?.purchase(command.reservation)?;
         let (number, moves) = (command.refund_no, (command.restock, command.free_limit));
         let (fresh, refund) = request(purchase, number, moves)?;
         self.records += u64::from(fresh);
