@@ -17,6 +17,7 @@ use support::place::Place;
 use support::{HASH_KEY, MemoryHost};
 
 on_each_database!(
+    a_login_is_found_by_its_name_byte_by_byte_and_takes_a_new_password,
     hostile_texts_come_back_as_they_went_in_and_stay_different,
     orders_are_listed_newest_first_by_status_and_page_and_counted,
     the_catalogue_takes_new_titles_and_accounts_are_made_once,
@@ -69,6 +70,35 @@ fn address(text: &str) -> Address {
 fn new_user(id: u64, username: &str, default_address: Option<Address>) -> NewUser {
     let (username, password_hash) = (username.to_owned(), None);
     NewUser { id: user(id), username, password_hash, role: Role::User, default_address }
+}
+
+async fn a_login_is_found_by_its_name_byte_by_byte_and_takes_a_new_password(place: Place) {
+    let host = MemoryHost::new();
+    catch_up(&host, &place).await;
+    let accounts = Accounts::open(&place.url()).unwrap();
+    let queries = Queries::open(&place.url()).unwrap();
+    let with_hash = |id, name: &str| NewUser {
+        password_hash: Some(format!("hash of {id}")),
+        role: Role::Admin,
+        ..new_user(id, name, None)
+    };
+    let users: Vec<_> = (1..).zip(HOSTILE).map(|(id, name)| with_hash(id, name)).collect();
+    accounts.create_users(&users, Existing::Refuse, 1).await.unwrap();
+    accounts.create_users(&[new_user(90, "plain", None)], Existing::Refuse, 1).await.unwrap();
+    for (id, name) in (1..).zip(HOSTILE) {
+        let found = queries.login(name).await.unwrap().unwrap();
+        assert_eq!((found.user, found.role), (user(id), Role::Admin), "{name:?}");
+        assert_eq!(found.password_hash, Some(format!("hash of {id}")));
+    }
+    let plain = queries.login("plain").await.unwrap().unwrap();
+    assert_eq!((plain.role, plain.password_hash), (Role::User, None));
+    for name in ["", "Plain", "plain ", "' OR '1'='1"] {
+        assert_eq!(queries.login(name).await.unwrap(), None, "{name:?}");
+    }
+    assert!(accounts.set_password(user(90), "another", 2).await.unwrap());
+    assert!(!accounts.set_password(user(91), "another", 2).await.unwrap());
+    let changed = queries.login("plain").await.unwrap().unwrap();
+    assert_eq!(changed.password_hash.as_deref(), Some("another"));
 }
 
 async fn hostile_texts_come_back_as_they_went_in_and_stay_different(place: Place) {

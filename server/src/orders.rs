@@ -13,6 +13,7 @@ use bridge::sql::queries::Queries;
 use bridge::{BridgeHandle, Drained, StartError, Watcher};
 use engine::Engine;
 
+use crate::breaker::Breaker;
 use crate::cli::{EXIT_REFUSED, EXIT_USAGE};
 use crate::config::Settings;
 
@@ -61,6 +62,8 @@ impl OrdersError {
 pub(crate) struct Orders {
     /// Reads.
     pub(crate) queries: Queries,
+    /// Spares requests a database that fails or drags.
+    pub(crate) breaker: Breaker,
     /// Catalogue and accounts.
     pub(crate) accounts: Accounts,
     watcher: Watcher,
@@ -105,7 +108,13 @@ impl Orders {
             State::Halted { why, cause: Cause::Schema } => {
                 Err(OrdersError::Schema { database: without_secrets(&database_url), why })
             }
-            _ => Ok(Self { queries, accounts, watcher, bridge: Mutex::new(Some(bridge)) }),
+            _ => Ok(Self {
+                queries,
+                breaker: Breaker::default(),
+                accounts,
+                watcher,
+                bridge: Mutex::new(Some(bridge)),
+            }),
         }
     }
 

@@ -25,11 +25,13 @@ use crate::app::{App, Shared};
 use crate::cli::{EXIT_LOG, EXIT_REFUSED, EXIT_USAGE};
 use crate::config::{self, ConfigError, Flags, Http, Loaded, SETTINGS, Settings};
 use crate::demo::{self, DemoError};
+use crate::gate::Gate;
 use crate::http;
-use crate::identity::{SignError, Tokens};
+use crate::identity::{KeyError, tokens_of};
 use crate::listener::{self, Listener};
 use crate::logs::{self, LogError, LogLevel};
 use crate::orders::{self, Orders, OrdersError};
+use crate::production::{self, Finding};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
 const EXIT_TERMINATED: i32 = 128 + 15;
@@ -41,9 +43,15 @@ pub(crate) enum ServeError {
     /// The configuration can't be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The signing key can't be used.
+    /// It must not be started like this.
+    #[error("{}", .0.first().map_or_else(String::new, ToString::to_string))]
+    Findings(Vec<Finding>),
+    /// A key of tokens can't be used.
     #[error(transparent)]
-    Sign(#[from] SignError),
+    Key(#[from] KeyError),
+    /// The operating system has no randomness.
+    #[error("no randomness for keys: {0}")]
+    Random(getrandom::Error),
     /// Logging can't be set up.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -82,8 +90,10 @@ impl ServeError {
             Self::Fork(_) => EXIT_REFUSED,
             Self::Close(_) | Self::Task(_) => EXIT_LOG,
             Self::Demo(DemoError::Log(_)) => EXIT_LOG,
-            Self::Config(_)
-            | Self::Sign(_)
+            Self::Findings(_)
+            | Self::Config(_)
+            | Self::Key(_)
+            | Self::Random(_)
             | Self::Log(_)
             | Self::Bind { .. }
             | Self::System(_)
@@ -92,24 +102,15 @@ impl ServeError {
     }
 }
 
-/// `--check-config`: everything that can be said without touching the data directory.
-///
-/// # Errors
-/// What would keep the server from starting.
-pub(crate) fn check(loaded: &Loaded) -> Result<(), ServeError> {
-    // A demo makes its secret when it starts.
-    match config::configured_secret(loaded)? {
-        None if !loaded.settings.demo => Err(ConfigError::SecretMissing.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Serves until a signal ends it.
 ///
 /// # Errors
 /// [`ServeError`]; its exit code is the process's.
 pub(crate) fn run(flags: Flags, mut loaded: Loaded) -> Result<(), ServeError> {
-    check(&loaded)?;
+    let findings = production::findings(&loaded);
+    if !findings.is_empty() {
+        return Err(ServeError::Findings(findings));
+    }
     let log_level = logs::init(&loaded.settings.log_level, loaded.settings.log_json)?;
     let descriptors_max = raise_descriptor_limit();
     let connections_max = &mut loaded.settings.http.connections_max;
@@ -149,7 +150,8 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
     let mut signals = Signals::new()?;
     let settings = loaded.settings.clone();
     let (http_sender, http_receiver) = watch::channel(Arc::new(settings.http.clone()));
-    let shared = Arc::new(Shared::new(http_receiver.clone()));
+    let shared = Shared::new(&settings, http_receiver.clone()).map_err(ServeError::Random)?;
+    let shared = Arc::new(shared);
     let listening = listen(&settings, &shared, &http_receiver).await?;
     let opened = {
         let (loaded, shared) = (loaded.clone(), Arc::clone(&shared));
@@ -168,7 +170,7 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
         )?);
     }
     let ended = attend(&shared, &mut signals, |reason| {
-        reload(&flags, &loaded, &http_sender, &log_level, reason);
+        reload(&flags, &loaded, (&shared.gate, &http_sender), &log_level, reason);
     })
     .await;
     tokio::spawn(async move {
@@ -218,8 +220,9 @@ async fn listen(
 /// Recovers the log, starts the bridge, makes the demo's sale, and lets requests in.
 async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     let settings = &loaded.settings;
-    if let Some(secret) = config::configured_secret(loaded)? {
-        shared.know(Tokens::new(&secret)?);
+    let secret = config::configured_secret(loaded)?;
+    if secret.is_some() || !settings.demo {
+        shared.know(tokens_of(loaded, secret.as_ref())?);
     }
     let mut options = EngineOptions::new(settings.data_dir.clone());
     options.segment_bytes = settings.format.segment_bytes;
@@ -233,15 +236,18 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     let (engine, report) = tokio::task::spawn_blocking(|| Engine::open(options)).await??;
     tracing::info!("{report}");
     if shared.tokens().is_err() {
-        shared.know(Tokens::new(&config::load_secret(loaded)?)?);
+        shared.know(tokens_of(loaded, Some(&config::load_secret(loaded)?))?);
     }
     let ordered = shared.ordered.clone();
     engine.on_ordered(Box::new(move || ordered.send_replace(())));
     let orders = Orders::start(settings, &engine).await?;
     let app = App { engine, orders };
     if settings.demo {
-        demo::prepare(&app).await?;
+        demo::prepare(&app, &shared.passwords).await?;
     }
+    shared.gate.load(&app.engine);
+    let (gate, engine, stop) = (Arc::clone(&shared.gate), app.engine.clone(), shared.stop.clone());
+    tokio::spawn(async move { stop.run_until_cancelled(gate.keep(&engine)).await });
     app.engine.serving();
     shared.start(app);
     Ok(())
@@ -276,7 +282,7 @@ async fn forked(shared: &Shared) -> String {
 fn reload(
     flags: &Flags,
     started: &Loaded,
-    http: &watch::Sender<Arc<Http>>,
+    (gate, http): (&Gate, &watch::Sender<Arc<Http>>),
     log_level: &LogLevel,
     reason: &str,
 ) {
@@ -295,6 +301,9 @@ fn reload(
     bounds.connections_max = started.settings.http.connections_max;
     bounds.waiters_max = started.settings.http.waiters_max;
     http.send_replace(Arc::new(bounds));
+    if let Err(error) = gate.publish(Some(fresh.settings.limits())) {
+        tracing::error!("{reason}: the old limits stay: {error}");
+    }
     let fixed = SETTINGS.iter().zip(started.origins.iter().zip(&fresh.origins));
     for (setting, (old, new)) in fixed {
         if old.value != new.value && !setting.reloadable {

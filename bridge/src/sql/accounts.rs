@@ -26,6 +26,9 @@ static USERS: Table = Table {
     key_columns: 1,
 };
 
+static USER_PASSWORDS: Table =
+    Table { name: "users", columns: &["id", "password_hash", "updated_at"], key_columns: 1 };
+
 static USERS_BY_ID: Lookup = Lookup { columns: &["id"], from: "users", key: "id" };
 
 static ADDRESSES: Table = Table {
@@ -71,6 +74,11 @@ impl Role {
             Self::User => "user",
             Self::Admin => "admin",
         }
+    }
+
+    /// The role of that name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        [Self::User, Self::Admin].into_iter().find(|role| role.name() == name)
     }
 }
 
@@ -190,6 +198,29 @@ impl Accounts {
         transaction.insert(&addresses).await?;
         transaction.commit().await?;
         Ok(rows.len())
+    }
+
+    /// Gives an account another password; whether there is such an account.
+    ///
+    /// # Errors
+    /// Where the database refuses or does not answer: nothing was written then.
+    pub async fn set_password(
+        &self,
+        user: UserId,
+        password_hash: &str,
+        at_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let mut store = self.store.lock().await;
+        let mut transaction = store.begin().await?;
+        let id = user.get();
+        if existing(&mut transaction, &USERS_BY_ID, std::iter::once(id)).await?.is_empty() {
+            return Ok(false);
+        }
+        let mut rows = Rows::new(&USER_PASSWORDS);
+        rows.push([Value::integer(id), Value::text(password_hash), Value::integer(at_ms)]);
+        transaction.update(&rows).await?;
+        transaction.commit().await?;
+        Ok(true)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use engine::core::ids::{ActivityId, SkuId, UserId};
 
-use super::accounts::{Address, Sku};
+use super::accounts::{Address, Role, Sku};
 use super::chunks::placeholders;
 use super::database::{Database, UrlError};
 use super::readers::{Readers, Snapshot};
@@ -131,6 +131,17 @@ pub struct Page {
     pub size: u32,
 }
 
+/// What a login is checked against.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Login {
+    /// Whose it is.
+    pub user: UserId,
+    /// What its tokens allow.
+    pub role: Role,
+    /// Hash of the password; `None` where there is none to log in by.
+    pub password_hash: Option<String>,
+}
+
 /// Reads the database.
 #[derive(Clone, Debug)]
 pub struct Queries {
@@ -173,6 +184,21 @@ impl Queries {
         }
         skus.sort_by_key(|sku| sku.id);
         Ok(skus)
+    }
+
+    /// The account of that name, compared byte by byte.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub async fn login(&self, username: &str) -> Result<Option<Login>, StoreError> {
+        let mut snapshot = self.readers.snapshot().await?;
+        let text = "SELECT id, role, password_hash FROM users WHERE username = ?";
+        let records = snapshot.rows(text, &[Value::text(username)]).await?;
+        let Some(record) = records.first() else { return Ok(None) };
+        let user = UserId::new(record.number(0)?).ok_or(StoreError::Unreadable { column: 0 })?;
+        let role = Role::from_name(record.text(1)?).ok_or(StoreError::Unreadable { column: 1 })?;
+        let password_hash = record.text_or_null(2)?.map(str::to_owned);
+        Ok(Some(Login { user, role, password_hash }))
     }
 
     /// A page of `user`'s orders, newest first, all or those with `status`.

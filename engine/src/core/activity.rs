@@ -183,6 +183,11 @@ impl Activity {
         self.users.look_up(user, request_hash, &self.slots, self.ordinal).found
     }
 
+    /// The reservations that `user` made here, in no order that anything may rest on.
+    pub fn reservations_of(&self, user: UserId) -> Vec<ReservationId> {
+        self.users.reservations(user, &self.slots, self.ordinal)
+    }
+
     /// Whether a reservation exists or ever existed, here or before this log.
     pub fn was_reserved(&self) -> bool {
         !self.slots.is_empty()

@@ -54,6 +54,20 @@ impl Users {
         self.table.iter().map(|user| (user.id, user.held))
     }
 
+    /// The reservations that `user` made, in no order that anything may rest on.
+    pub(super) fn reservations(
+        &self,
+        user: UserId,
+        slots: &Slots,
+        ordinal: Ordinal,
+    ) -> Vec<ReservationId> {
+        if let Some(index) = self.index(user) {
+            return index.values().copied().collect();
+        }
+        let last = self.table.find(user).1.and_then(|user| user.last);
+        chain(last, slots).map(|(at, _)| ReservationId::compose(ordinal, at)).collect()
+    }
+
     /// What is known of `user` and of a request. `slots` are the activity's, `ordinal` its own.
     #[inline]
     pub(super) fn look_up(

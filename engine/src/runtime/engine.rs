@@ -190,6 +190,34 @@ impl Engine {
         Ok(self.pending(index, &shard, view))
     }
 
+    /// The reservations that `user` has in memory, shard by shard, each waiting where its state is
+    /// newer than the durable mark. Asks every activity: for when SQL, which has an index, is away.
+    ///
+    /// # Errors
+    /// [`Busy::LogUnavailable`] where the log has failed.
+    pub fn reservations_of(
+        &self,
+        user: UserId,
+    ) -> Result<Vec<Pending<Vec<ReservationView>>>, Busy> {
+        if self.is_poisoned() {
+            return Err(Busy::LogUnavailable);
+        }
+        let mut found = Vec::new();
+        for index in 0..self.inner.log.format().shard_count {
+            let shard = self.lock(index);
+            let activities = shard.activities();
+            let ids = activities.flat_map(|(id, activity)| {
+                activity.reservations_of(user).into_iter().map(move |it| (id, it))
+            });
+            let own = ids.filter_map(|(id, reservation)| shard.reservation(id, reservation));
+            let views: Vec<_> = own.map(|it| self.view(index, &shard, it)).collect();
+            if !views.is_empty() {
+                found.push(self.pending(index, &shard, views));
+            }
+        }
+        Ok(found)
+    }
+
     /// An activity, as its newest durable record left it; never waits.
     pub fn activity(&self, id: ActivityId) -> Option<ActivityView> {
         let index = self.shard_index(id);

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use super::{EXIT_OK, EXIT_USAGE};
 use crate::config::{self, Flags};
-use crate::serve;
+use crate::production::{self, Finding};
+use crate::serve::{self, ServeError};
 
 /// Arguments of `sluice serve`. Each can stand in the configuration file and in the environment
 /// as well; a flag wins.
@@ -91,13 +92,15 @@ pub(crate) fn run(args: Args) -> ExitCode {
         return say(&config::render(&loaded.origins));
     }
     if check {
-        return match serve::check(&loaded) {
-            Ok(()) => say("the configuration is good\n"),
-            Err(error) => usage(&error),
-        };
+        let findings = production::findings(&loaded);
+        if findings.is_empty() {
+            return say("the configuration is good\n");
+        }
+        return all(&findings);
     }
     match serve::run(flags, loaded) {
         Ok(()) => ExitCode::from(EXIT_OK),
+        Err(ServeError::Findings(findings)) => all(&findings),
         Err(error) => {
             eprintln!("sluice: {error}");
             ExitCode::from(error.exit_code())
@@ -109,6 +112,12 @@ pub(crate) fn run(args: Args) -> ExitCode {
 fn say(text: &str) -> ExitCode {
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::from(EXIT_OK)
+}
+
+/// All that speaks against a start, a line each.
+fn all(findings: &[Finding]) -> ExitCode {
+    findings.iter().for_each(|finding| eprintln!("sluice: {finding}"));
+    ExitCode::from(EXIT_USAGE)
 }
 
 fn usage(error: &dyn std::fmt::Display) -> ExitCode {

@@ -14,9 +14,11 @@ use std::path::PathBuf;
 
 use config::{Config, File, FileFormat, Map, Source, Value, ValueKind};
 
+use crate::limits::RulesError;
+
 pub(crate) use print::render;
-pub(crate) use secret::{Secret, configured_secret, load_secret, secret_for_tokens};
-pub(crate) use settings::{Http, SETTINGS, Settings};
+pub(crate) use secret::{Secret, configured_secret, load_secret, secret_for_tokens, secret_in};
+pub(crate) use settings::{Http, Login, SETTINGS, Settings};
 
 /// What keeps a configuration from being used. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +39,9 @@ pub(crate) enum ConfigError {
          not supported by this version"
     )]
     UnsupportedDatabase,
+    /// The limits do not fit together.
+    #[error("configuration: [limits] or [canary]: {0}")]
+    Limits(#[from] RulesError),
     /// No signing secret was given.
     #[error(
         "no token secret: set SLUICE_TOKEN__SECRET or token.secret_file to at least {min} random \

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
 use wal::device::AppendChoice;
 
 use super::{ConfigError, Entry, Secret};
 use crate::duration;
+use crate::limits::address::Proxies;
+use crate::limits::{Limit, Rules};
 
 /// One key.
 pub(crate) struct Setting {
@@ -47,6 +50,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
     live("log_level", "info"),
     Setting { key: "token.secret", default: None, secret: true, reloadable: false },
     fixed("token.secret_file", None),
+    fixed("token.algorithm", None),
+    fixed("token.private_key_file", None),
+    fixed("token.kid", None),
+    fixed("token.verify_keys", None),
+    fixed("token.ttl", Some("2h")),
+    fixed("login.per_account", Some("10/1m")),
+    fixed("login.per_ip", Some("off")),
     fixed("format.order_prefix", Some("1")),
     fixed("format.segment_bytes", Some("67108864")),
     fixed("wal.device", Some("auto")),
@@ -57,6 +67,26 @@ pub(crate) const SETTINGS: &[Setting] = &[
     live("http.idle_timeout", "75s"),
     live("http.write_timeout", "10s"),
     live("http.drain_timeout", "10s"),
+    fixed("http.trusted_proxies", Some("")),
+    fixed("http.require_tls", Some("false")),
+    live("http.replays_per_connection", "5000/1s"),
+    live("limits.global", "off"),
+    live("limits.activity", "off"),
+    live("limits.user", "off"),
+    live("limits.user_window", "off"),
+    live("limits.ip", "off"),
+    live("limits.frequency", "off"),
+    live("limits.hot_activities", ""),
+    live("limits.hot_users", ""),
+    live("limits.ramp", "0s"),
+    live("limits.ramp_from_percent", "10"),
+    live("limits.adaptive", "false"),
+    live("limits.admission", "false"),
+    live("limits.admission_lead", "0s"),
+    live("limits.proof_bits", "0"),
+    live("canary.percent", "0"),
+    live("canary.testers", ""),
+    Setting { key: "canary.limits", default: None, secret: false, reloadable: true },
 ];
 
 /// The configuration of `sluice serve`.
@@ -88,6 +118,13 @@ pub(crate) struct Settings {
     /// How tokens are signed.
     #[serde(default)]
     pub(crate) token: Token,
+    /// How often passwords may be tried.
+    pub(crate) login: Login,
+    /// How often everybody may call: fields of [`crate::limits::Limits`], read from
+    /// [`Settings::limits`].
+    limits: Map<String, Value>,
+    /// Who gets other limits, and which.
+    canary: Map<String, Value>,
     /// What is fixed when a data directory is made.
     pub(crate) format: Format,
     /// How the log is written.
@@ -104,6 +141,32 @@ pub(crate) struct Token {
     pub(crate) secret: Option<Secret>,
     /// The file that holds it.
     pub(crate) secret_file: Option<PathBuf>,
+    /// What signs: `HS256` where nobody says.
+    pub(crate) algorithm: Option<String>,
+    /// The key of another algorithm, as PEM.
+    pub(crate) private_key_file: Option<PathBuf>,
+    /// The name of the key that signs.
+    pub(crate) kid: Option<String>,
+    /// Further keys that tokens may be signed under: `name=ALGORITHM:path, ...`.
+    pub(crate) verify_keys: Option<String>,
+    /// How long a login lasts.
+    #[serde(deserialize_with = "duration_text", default = "token_ttl")]
+    pub(crate) ttl: Duration,
+}
+
+/// A login lasts as long as a visit.
+const fn token_ttl() -> Duration {
+    Duration::from_secs(2 * 3600)
+}
+
+/// `[login]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Login {
+    /// Failed tries of one account.
+    pub(crate) per_account: Limit,
+    /// Tries from one address.
+    pub(crate) per_ip: Limit,
 }
 
 /// `[format]`
@@ -169,6 +232,26 @@ pub(crate) struct Http {
     pub(crate) drain_timeout: Duration,
     /// Queries that wait for their order at once; more are answered at once.
     pub(crate) waiters_max: usize,
+    /// Whose `X-Forwarded-For` counts.
+    #[serde(deserialize_with = "proxies_text")]
+    pub(crate) trusted_proxies: Proxies,
+    /// Refuse what did not come over TLS, by the word of a trusted proxy.
+    pub(crate) require_tls: bool,
+    /// Repeats of known request ids that one connection may ask for.
+    pub(crate) replays_per_connection: Limit,
+}
+
+impl Settings {
+    /// The document of limits in the file, as operators' overrides are laid over it.
+    pub(crate) fn limits(&self) -> Value {
+        let mut document = self.limits.clone();
+        document.insert("canary".to_owned(), Value::Object(self.canary.clone()));
+        Value::Object(document)
+    }
+}
+
+fn proxies_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Proxies, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
 fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -198,6 +281,7 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
     if settings.database.as_ref().is_some_and(|url| !known(url)) {
         return Err(ConfigError::UnsupportedDatabase);
     }
+    Rules::of(&settings.limits(), &Value::Null)?;
     let segment_bytes = settings.format.segment_bytes;
     let bounds: [(&'static str, bool, &'static str); 4] = [
         ("http.connections_max", settings.http.connections_max > 0, "must be at least 1"),

@@ -1,5 +1,5 @@
-//! Orders as their owner sees them. They come from SQL; one that is not there yet, or while SQL
-//! does not answer, comes from the engine, which knows everything but the address.
+//! Orders as their owner sees them. They come from SQL; those that are not there yet, or while SQL
+//! does not answer, come from the engine, which knows everything but the address.
 
 use std::sync::Arc;
 
@@ -36,6 +36,10 @@ struct ListJson<'a> {
     total: u64,
     page: u32,
     page_size: u32,
+    /// SQL does not answer: these are the engine's, without addresses, and without what has left
+    /// its memory.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    degraded: bool,
     items: Vec<OrderJson<'a>>,
 }
 
@@ -180,13 +184,51 @@ pub(super) async fn list(
     }
     let app = shared.app()?;
     let page = Page { number, size: PAGE_SIZE };
-    let found = app.orders.queries.orders_of(caller.user, status, page).await;
-    let found = found.map_err(|_| Code::DatabaseUnavailable)?;
+    let found =
+        app.orders.breaker.call(app.orders.queries.orders_of(caller.user, status, page)).await;
+    let Ok(found) = found else { return list_of_engine(app, caller, status, page).await };
     json(&ListJson {
         total: found.total,
         page: number,
         page_size: PAGE_SIZE,
+        degraded: false,
         items: found.orders.iter().map(OrderJson::from).collect(),
+    })
+    .map(IntoResponse::into_response)
+}
+
+/// What the engine knows of the caller's orders, newest first.
+async fn list_of_engine(
+    app: &App,
+    caller: Caller,
+    status: Option<OrderStatus>,
+    page: Page,
+) -> Result<Response, Problem> {
+    let mut views: Vec<ReservationView> = Vec::new();
+    for pending in app.engine.reservations_of(caller.user)? {
+        views.extend(pending.durable().await?);
+    }
+    let wanted = |view: &ReservationView| {
+        status.is_none_or(|status| pending_status(view.reservation.status) == status)
+    };
+    views.retain(wanted);
+    views.sort_by_key(|view| std::cmp::Reverse((view.reservation.created_ms, view.reservation.id)));
+    let before = u64::from(page.number - 1).saturating_mul(u64::from(page.size));
+    let skip = usize::try_from(before).unwrap_or(usize::MAX);
+    let shown = views.iter().skip(skip).take(PAGE_SIZE as usize);
+    let shown = shown.map(|view| (view, app.engine.activity(view.reservation.activity)));
+    let shown: Vec<_> = shown.collect();
+    json(&ListJson {
+        total: views.len() as u64,
+        page: page.number,
+        page_size: PAGE_SIZE,
+        degraded: true,
+        items: shown
+            .iter()
+            .map(|(view, activity)| {
+                OrderJson::pending(view, activity.as_ref().map(|it| &*it.terms.title))
+            })
+            .collect(),
     })
     .map(IntoResponse::into_response)
 }
@@ -201,7 +243,8 @@ pub(super) async fn detail(
     let view = owned_order(app, &order_no, caller).await?;
     // SQL is behind the engine, never ahead: a row that does not show the latest change yet would
     // contradict what its owner was just told.
-    let row = match (view.status, app.orders.queries.order(&order_no).await) {
+    let row = app.orders.breaker.call(app.orders.queries.order(&order_no)).await;
+    let row = match (view.status, row) {
         (PublicStatus::Ordered, Ok(row)) => row,
         (PublicStatus::RolledBack(_), Ok(row)) => row,
         (PublicStatus::PendingOrder, _) | (_, Err(_)) => None,

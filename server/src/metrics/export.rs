@@ -44,10 +44,12 @@ impl Collector for Scrape {
         build_info(out)?;
         requests(out, &self.0)?;
         connections(out, &self.0)?;
+        super::gate::gate(out, &self.0)?;
         let app = self.0.app().ok();
         gauge(out, "ready", "1 where purchases are decided.", u64::from(self.0.ready().is_ok()))?;
         match app {
             Some(app) => {
+                super::gate::switches(out, app)?;
                 log(out, app)?;
                 bridge(out, app)
             }
@@ -56,12 +58,22 @@ impl Collector for Scrape {
     }
 }
 
-fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+pub(super) fn gauge(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
     let value = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
     value.encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
 
-fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+pub(super) fn counter(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
     let value = ConstCounter::new(value);
     value.encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
 }

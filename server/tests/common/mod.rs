@@ -125,6 +125,13 @@ impl Server {
         }
     }
 
+    /// Ends it, and returns all that it wrote on standard error and nobody has read.
+    pub(crate) fn said(&mut self) -> Vec<String> {
+        self.stop();
+        // The pipe's reader hangs up at its end.
+        self.errors.get_mut().unwrap().iter().collect()
+    }
+
     /// The next line of standard output that starts with `prefix`.
     pub(crate) fn line_with(&mut self, prefix: &str) -> String {
         loop {

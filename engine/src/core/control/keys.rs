@@ -11,6 +11,7 @@
 //! | `blacklist/user/<id>` | the server's | a user who may not buy |
 //! | `blacklist/ip/<ip>` | the server's | an address that may not buy |
 //! | `blacklist/device/<id>` | the server's | a device that may not buy |
+//! | `blacklist/account/<id>` | the server's | an account that may not act at all |
 //! | `token/<jti>` | the server's | a revoked token; expires with it |
 //!
 //! The engine itself heeds the first four; it knows the rest as bytes. What is under `blacklist/`

@@ -1,16 +1,19 @@
-//! What operators do: activities, their units, the catalogue, accounts, give-backs.
+//! What operators do: activities, their units, the catalogue, accounts, give-backs, and who may
+//! come in.
 //!
 //! Every command carries who gave it and in which request, into the log.
 
 mod accounts;
 mod activities;
+mod blacklist;
 mod fields;
+mod limits;
 mod stock;
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 
 use crate::app::Shared;
 
@@ -29,4 +32,19 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/api/admin/reservations/{id}/release", post(stock::release))
         .route("/api/admin/skus", post(accounts::skus))
         .route("/api/admin/users", post(accounts::users))
+        .route("/api/admin/users/{id}/password", put(accounts::password))
+        .route("/api/admin/users/{id}/disable", post(blacklist::disable))
+        .route("/api/admin/users/{id}/enable", post(blacklist::enable))
+        .merge(gate_routes())
+}
+
+/// Who may come in, and how often.
+fn gate_routes() -> Router<Arc<Shared>> {
+    let listed = get(blacklist::list).post(blacklist::add).delete(blacklist::remove);
+    Router::new()
+        .route("/api/admin/blacklist", listed)
+        .route("/api/admin/limits", get(limits::show).put(limits::change))
+        .route("/api/admin/canary", post(limits::canary))
+        .route("/api/admin/stop", post(limits::stop))
+        .route("/api/admin/start", post(limits::start))
 }

@@ -1,8 +1,9 @@
-//! Who is calling: HS256 bearer tokens.
+//! Bearer tokens: JSON Web Tokens, each key pinned to one algorithm.
 //!
-//! The algorithm is pinned: a token that names another one (`none`, or an asymmetric one whose
-//! public key would be taken for our secret) is refused before anything in it is believed. Every
-//! failure is the same 401: what exactly was wrong with a token helps only who forges them.
+//! A token names its key (`kid`) and the key alone says which algorithm counts. So a token that
+//! names another one (`none`, or HS256 with our public key for a secret) is refused before
+//! anything in it is believed. Every failure is the same 401: what exactly was wrong with a token
+//! helps only who forges them.
 
 use std::time::Duration;
 
@@ -10,10 +11,11 @@ use engine::core::ids::UserId;
 use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation};
 use serde::{Deserialize, Serialize};
 
+use super::{Caller, Role, Unauthenticated};
 use crate::config::Secret;
 use crate::time::wall_seconds;
 
-/// Longest token that is looked at: ours have some 250 bytes.
+/// Longest token that is looked at: ours have some 250 bytes, RS256 ones 600.
 const TOKEN_BYTES_MAX: usize = 4096;
 
 /// Random bytes of a token's id.
@@ -21,25 +23,6 @@ const TOKEN_ID_BYTES: usize = 12;
 
 /// Longest token id, so that a revocation fits a control's key.
 const TOKEN_ID_BYTES_MAX: usize = 64;
-
-/// What a caller may do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Role {
-    /// Buy, and see what is one's own.
-    User,
-    /// Everything else as well.
-    Admin,
-}
-
-/// A caller whose token was verified.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Caller {
-    /// The token's subject.
-    pub(crate) user: UserId,
-    /// The token's role.
-    pub(crate) role: Role,
-}
 
 #[derive(Serialize, Deserialize)]
 struct Claims {
@@ -50,9 +33,16 @@ struct Claims {
     jti: String,
 }
 
-/// The token is missing, forged, expired, or not one of ours.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Unauthenticated;
+/// A token that was verified.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Verified {
+    /// Whom it proves.
+    pub(crate) caller: Caller,
+    /// Its own id, by which it is revoked.
+    pub(crate) id: String,
+    /// When it ends by itself, Unix seconds.
+    pub(crate) expires: u64,
+}
 
 /// A token could not be signed.
 #[derive(Debug, thiserror::Error)]
@@ -64,67 +54,115 @@ pub(crate) enum SignError {
     /// The library refused.
     #[error("the token could not be signed: {0}")]
     Library(#[from] jsonwebtoken::errors::Error),
+    /// This server holds public keys alone.
+    #[error("tokens are signed elsewhere: this server has no key to sign with")]
+    SignedElsewhere,
 }
 
-/// The keys and rules by which tokens are signed and verified.
-pub(crate) struct Tokens {
-    encoding: EncodingKey,
+/// What tokens are signed with.
+pub(super) struct Signer {
+    pub(super) algorithm: Algorithm,
+    pub(super) key: EncodingKey,
+    /// Named in each token, so that keys can be told apart when they change.
+    pub(super) kid: Option<String>,
+}
+
+/// One key that tokens may be signed under.
+pub(super) struct Key {
+    kid: Option<String>,
     decoding: DecodingKey,
     validation: Validation,
 }
 
-impl Tokens {
-    /// Tokens under `secret`.
-    ///
-    /// # Errors
-    /// The library refuses the key.
-    pub(crate) fn new(secret: &Secret) -> Result<Self, SignError> {
-        let mut validation = Validation::new(Algorithm::HS256);
-        // Tokens are made and read by one product; what clock skew there is, is the caller's.
+impl Key {
+    /// A key for `algorithm` and no other.
+    pub(super) fn new(kid: Option<String>, algorithm: Algorithm, decoding: DecodingKey) -> Self {
+        let mut validation = Validation::new(algorithm);
+        // What clock skew there is between us and who signs, is theirs.
         validation.leeway = 0;
         // A token ends with the second that `exp` names, not after it (RFC 7519, 4.1.4).
         validation.reject_tokens_expiring_in_less_than = 1;
         validation.validate_nbf = true;
         validation.set_required_spec_claims(&["exp", "sub"]);
-        Ok(Self {
-            encoding: EncodingKey::from_secret(secret.bytes())?,
-            decoding: DecodingKey::from_secret(secret.bytes())?,
-            validation,
-        })
+        Self { kid, decoding, validation }
+    }
+}
+
+/// The keys and rules by which tokens are signed and verified.
+pub(crate) struct Tokens {
+    signer: Option<Signer>,
+    /// The key of tokens that name none.
+    unnamed: Option<usize>,
+    /// A handful: those in use, and those that tokens still out there are signed under.
+    keys: Vec<Key>,
+}
+
+impl Tokens {
+    /// Tokens under `secret` alone.
+    #[cfg(test)]
+    pub(crate) fn new(secret: &Secret) -> Result<Self, SignError> {
+        let (signer, key) = symmetric(secret, None)?;
+        Ok(Self::of(Some(signer), vec![key], Some(0)))
+    }
+
+    /// Tokens signed by `signer`, verified with `keys`; those that name no key with `unnamed`.
+    pub(super) fn of(signer: Option<Signer>, keys: Vec<Key>, unnamed: Option<usize>) -> Self {
+        Self { signer, unnamed, keys }
     }
 
     /// A token for `user` that is good for `ttl` from now.
     ///
     /// # Errors
-    /// [`SignError`], where there is no randomness.
+    /// [`SignError`], where there is no randomness or no key.
     pub(crate) fn sign(
         &self,
         user: UserId,
         role: Role,
         ttl: Duration,
     ) -> Result<String, SignError> {
+        self.sign_until(user, role, wall_seconds().saturating_add(ttl.as_secs()))
+    }
+
+    /// A token for `user` that is good until `expires`, in Unix seconds.
+    ///
+    /// # Errors
+    /// [`SignError`], where there is no randomness or no key.
+    pub(crate) fn sign_until(
+        &self,
+        user: UserId,
+        role: Role,
+        expires: u64,
+    ) -> Result<String, SignError> {
+        let signer = self.signer.as_ref().ok_or(SignError::SignedElsewhere)?;
         let mut id = [0_u8; TOKEN_ID_BYTES];
         getrandom::fill(&mut id).map_err(SignError::Random)?;
-        let now = wall_seconds();
         let claims = Claims {
             sub: user.to_string(),
             role,
-            exp: now.saturating_add(ttl.as_secs()),
-            iat: now,
+            exp: expires,
+            iat: wall_seconds(),
             jti: id.iter().map(|byte| format!("{byte:02x}")).collect(),
         };
-        Ok(jsonwebtoken::encode(&Header::new(Algorithm::HS256), &claims, &self.encoding)?)
+        let mut header = Header::new(signer.algorithm);
+        header.kid.clone_from(&signer.kid);
+        Ok(jsonwebtoken::encode(&header, &claims, &signer.key)?)
     }
 
-    /// The caller that `token` proves.
+    /// Whether tokens can be made here.
+    pub(crate) fn can_sign(&self) -> bool {
+        self.signer.is_some()
+    }
+
+    /// What `token` proves.
     ///
     /// # Errors
     /// [`Unauthenticated`], whatever is wrong with it.
-    pub(crate) fn verify(&self, token: &str) -> Result<Caller, Unauthenticated> {
+    pub(crate) fn verify(&self, token: &str) -> Result<Verified, Unauthenticated> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(Unauthenticated);
         }
-        let claims = jsonwebtoken::decode::<Claims>(token, &self.decoding, &self.validation)
+        let Key { decoding, validation, .. } = self.key_of(token).ok_or(Unauthenticated)?;
+        let claims = jsonwebtoken::decode::<Claims>(token, decoding, validation)
             .map_err(|_| Unauthenticated)?
             .claims;
         let decimal =
@@ -133,8 +171,32 @@ impl Tokens {
             return Err(Unauthenticated);
         }
         let user = claims.sub.parse().ok().and_then(UserId::new).ok_or(Unauthenticated)?;
-        Ok(Caller { user, role: claims.role })
+        let caller = Caller { user, role: claims.role };
+        Ok(Verified { caller, id: claims.jti, expires: claims.exp })
     }
+
+    /// The key that `token` says it is signed under. Nothing is believed yet: a wrong key verifies
+    /// nothing.
+    fn key_of(&self, token: &str) -> Option<&Key> {
+        // With one key there is nothing to choose, and no header to read twice.
+        if let ([only], Some(0)) = (self.keys.as_slice(), self.unnamed)
+            && only.kid.is_none()
+        {
+            return Some(only);
+        }
+        match jsonwebtoken::decode_header(token).ok()?.kid {
+            None => self.keys.get(self.unnamed?),
+            kid => self.keys.iter().find(|key| key.kid == kid),
+        }
+    }
+}
+
+/// `secret` as the two halves of an HS256 key.
+pub(super) fn symmetric(secret: &Secret, kid: Option<String>) -> Result<(Signer, Key), SignError> {
+    let key = EncodingKey::from_secret(secret.bytes())?;
+    let decoding = DecodingKey::from_secret(secret.bytes())?;
+    let signer = Signer { algorithm: Algorithm::HS256, key, kid: kid.clone() };
+    Ok((signer, Key::new(kid, Algorithm::HS256, decoding)))
 }
 
 /// The token of an `Authorization: Bearer ...` header's value; the scheme is case-insensitive.
@@ -176,7 +238,7 @@ mod tests {
         let tokens = tokens(SECRET);
         for role in [Role::User, Role::Admin] {
             let token = tokens.sign(user(42), role, Duration::from_secs(60)).unwrap();
-            assert_eq!(tokens.verify(&token), Ok(Caller { user: user(42), role }));
+            assert_eq!(tokens.verify(&token).unwrap().caller, Caller { user: user(42), role });
         }
     }
 
