@@ -19,9 +19,10 @@
 //! |---|---|
 //! | [`core`] | the rules: pure, without clock, files or threads |
 //! | `runtime/engine` | the shards over a log, and the one way a command goes through them |
-//! | `runtime/{purchase,operator,payment,payments,refunds,dead_letters}` | the commands |
+//! | `runtime/{purchase,operator,payment,payments,refunds,dead_letters,calls}` | the commands |
 //! | `runtime/controls` | switches and lists that the engine and its server heed |
 //! | `runtime/pending` | answers held until durable |
+//! | `runtime/handle` | a caller that commits by itself |
 //! | `runtime/{open,replay,owner,directory}` | from files to state |
 //! | `runtime/{timer,clock}` | time |
 //! | `runtime/{sinks,views}` | what is told outward |
@@ -32,6 +33,7 @@
 pub mod core;
 mod runtime;
 
+pub use runtime::calls::{Call, Called};
 pub use runtime::controls::PendingControl;
 pub use runtime::dead_letters::DeadLetterView;
 pub use runtime::engine::Engine;
@@ -40,7 +42,7 @@ pub use runtime::error::{CloseError, OpenError};
 pub use runtime::open::{EngineOptions, OpenReport};
 pub use runtime::payments::{Callback, PaymentView, Recorded};
 pub use runtime::pending::Pending;
-pub use runtime::purchase::{BatchAnswer, BatchRequest, Purchase, Refused};
+pub use runtime::purchase::{BatchAnswer, BatchRequest, CountedAnswer, Purchase, Refused};
 pub use runtime::refunds::PendingRefund;
 pub use runtime::sinks::ORDERS_SINK;
 pub use runtime::stats::EngineStats;

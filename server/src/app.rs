@@ -31,6 +31,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Counts of the listener.
     pub(crate) connections: Arc<ConnectionCounts>,
+    /// Counts of the Redis port.
+    pub(crate) resp_connections: Arc<ConnectionCounts>,
     /// Changes whenever the order sink's mark became durable.
     pub(crate) ordered: watch::Sender<()>,
     /// Places for queries that wait.
@@ -50,6 +52,7 @@ impl Shared {
         Self {
             metrics: Metrics::new(),
             connections: Arc::new(ConnectionCounts::default()),
+            resp_connections: Arc::new(ConnectionCounts::default()),
             ordered: watch::Sender::new(()),
             waiters: Semaphore::new(waiters),
             stop: CancellationToken::new(),

@@ -3,6 +3,7 @@
 //! ```text
 //! cli -> config -> serve -> listener -> http -> app.engine   decides, answers once durable
 //!                    |                    `---> app.orders   reads and writes SQL
+//!                    |-- resp --------------> app.engine     the Redis protocol
 //!                    `-- demo, identity, metrics, logs
 //! ```
 //!
@@ -20,6 +21,7 @@ mod listener;
 mod logs;
 mod metrics;
 mod orders;
+mod resp;
 mod serve;
 mod time;
 

@@ -30,6 +30,7 @@ use crate::identity::{SignError, Tokens};
 use crate::listener::{self, Listener};
 use crate::logs::{self, LogError, LogLevel};
 use crate::orders::{self, Orders, OrdersError};
+use crate::resp::{self, RespServer};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
 const EXIT_TERMINATED: i32 = 128 + 15;
@@ -98,6 +99,7 @@ impl ServeError {
 /// What would keep the server from starting.
 pub(crate) fn check(loaded: &Loaded) -> Result<(), ServeError> {
     // A demo makes its secret when it starts.
+    config::resp_users(&loaded.settings.resp)?;
     match config::configured_secret(loaded)? {
         None if !loaded.settings.demo => Err(ConfigError::SecretMissing.into()),
         _ => Ok(()),
@@ -112,20 +114,32 @@ pub(crate) fn run(flags: Flags, mut loaded: Loaded) -> Result<(), ServeError> {
     check(&loaded)?;
     let log_level = logs::init(&loaded.settings.log_level, loaded.settings.log_json)?;
     let descriptors_max = raise_descriptor_limit();
-    let connections_max = &mut loaded.settings.http.connections_max;
-    let left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).max(1);
-    if *connections_max > left {
-        tracing::warn!(
-            "http.connections_max is {left} instead of {connections_max}: this process may open \
-             {descriptors_max} files; raise the limit of open files"
-        );
-        *connections_max = left;
-    }
+    bound_connections(&mut loaded.settings, descriptors_max);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(flags, loaded, log_level));
     // A start that was refused may leave a thread at work; nothing of it is worth waiting for.
     runtime.shutdown_background();
     outcome
+}
+
+/// Connections that this process has no descriptors for would starve the log of them.
+fn bound_connections(settings: &mut Settings, descriptors_max: usize) {
+    let mut left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).max(2);
+    let bound = |name, connections_max: &mut usize, share: usize| {
+        if *connections_max > share {
+            tracing::warn!(
+                "{name}.connections_max is {share} instead of {connections_max}: this process may \
+                 open {descriptors_max} files; raise the limit of open files"
+            );
+            *connections_max = share;
+        }
+    };
+    if settings.resp_listen.is_some() {
+        // Half at most, so that neither port is without any.
+        bound("resp", &mut settings.resp.connections_max, left / 2);
+        left -= settings.resp.connections_max;
+    }
+    bound("http", &mut settings.http.connections_max, left);
 }
 
 /// File descriptors that connections leave to the log, the orders and the threads: a log that
@@ -189,6 +203,7 @@ fn announce(line: &str) {
 struct Listening {
     address: SocketAddr,
     tasks: Vec<tokio::task::JoinHandle<usize>>,
+    resp: Option<RespServer>,
 }
 
 /// Listens on the addresses of `settings` and announces the first on standard output.
@@ -212,7 +227,27 @@ async fn listen(
     }
     tasks.push(start(socket, http::router(shared, settings.metrics_listen.is_none())));
     announce(&format!("listening on http://{address}"));
-    Ok(Listening { address, tasks })
+    let resp = settings.resp_listen.map(|it| listen_resp(it, settings, shared)).transpose()?;
+    Ok(Listening { address, tasks, resp })
+}
+
+/// Listens for the Redis protocol.
+fn listen_resp(
+    address: SocketAddr,
+    settings: &Settings,
+    shared: &Arc<Shared>,
+) -> Result<RespServer, ServeError> {
+    let options = resp::Options {
+        address,
+        bounds: settings.resp.clone(),
+        users: config::resp_users(&settings.resp)?,
+        test_clock: settings.test_clock,
+        drain_timeout: settings.http.drain_timeout,
+    };
+    let server = RespServer::start(options, shared);
+    let server = server.map_err(|source| ServeError::Bind { address, source })?;
+    announce(&format!("listening on redis://{}", server.address));
+    Ok(server)
 }
 
 /// Recovers the log, starts the bridge, makes the demo's sale, and lets requests in.
@@ -316,6 +351,9 @@ async fn drain(shared: &Arc<Shared>, listening: Listening) -> Result<(), ServeEr
     }
     let shared = Arc::clone(shared);
     tokio::task::spawn_blocking(move || {
+        if let Some(resp) = listening.resp {
+            resp.stop();
+        }
         let Ok(app) = shared.app() else { return Ok(()) };
         app.orders.stop();
         app.engine.close()

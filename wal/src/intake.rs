@@ -139,7 +139,7 @@ impl Intake {
             self.in_flight_bytes.fetch_sub(reserved, Ordering::Relaxed);
             return Err(Busy::LogUnavailable);
         }
-        Ok(Batch { intake: self, shard, lane: Some(state), reserved, used: 0 })
+        Ok(Batch { intake: self, shard, lane: Some(state), reserved, used: 0, rings: true })
     }
 
     /// Copies chunks of all lanes, round robin from lane `start`, into `payload`, as many as fit.
@@ -249,9 +249,16 @@ pub struct Batch<'a> {
     lane: Option<MutexGuard<'a, LaneState>>,
     reserved: u64,
     used: u64,
+    rings: bool,
 }
 
 impl Batch<'_> {
+    /// Wakes nobody when it is dropped: its caller commits. One that then did not would leave its
+    /// records, and whoever waits for them, to the next that does.
+    pub fn caller_commits(&mut self) {
+        self.rings = false;
+    }
+
     #[inline]
     fn lane(&mut self) -> &mut LaneState {
         self.lane.as_mut().expect("the lane is held until the batch is dropped")
@@ -297,7 +304,7 @@ impl Drop for Batch<'_> {
         // Let go of the lane first: the committer would wake up only to wait for it.
         self.lane = None;
         self.intake.in_flight_bytes.fetch_sub(self.reserved - self.used, Ordering::Relaxed);
-        if self.used > 0 {
+        if self.used > 0 && self.rings {
             self.intake.bell.ring();
         }
     }

@@ -78,6 +78,11 @@ impl Till<'_> {
         Ok(Purchase::Accepted(accepted.reservation, event))
     }
 
+    /// Units that are free to buy; 0 where there is no such activity.
+    pub fn available(&self) -> u32 {
+        self.activity.as_ref().map_or(0, |activity| activity.figures().available)
+    }
+
     /// The sequence in the shard of the last event applied.
     pub const fn applied_seq(&self) -> u64 {
         *self.applied_seq

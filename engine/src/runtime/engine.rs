@@ -13,6 +13,7 @@ use wal::{
 use super::clock::Clock;
 use super::controls::Controls;
 use super::directory::{Directory, shard_of};
+use super::handle::Handle;
 use super::owner::Owner;
 use super::pending::Pending;
 use super::sinks::Ordered;
@@ -48,6 +49,7 @@ pub(crate) const RESTORE_ROOM: usize =
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
+    pub(crate) handle: Handle,
 }
 
 pub(crate) struct Inner {
@@ -111,8 +113,8 @@ impl Engine {
     ) -> Result<Pending<Result<T, Refusal>>, Busy> {
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
-        let room = self.inner.log.begin(index, COMMAND_ROOM, Class::Reserved);
-        let at_ms = self.inner.clock.now_ms();
+        let room = self.begin(index, COMMAND_ROOM, Class::Reserved);
+        let at_ms = self.decision_ms();
         let told = match (decide(&shard, activity, command, at_ms), room) {
             (Outcome::Accepted { events }, Ok(mut batch)) => {
                 record(&mut shard, &mut batch, COMMAND_ROOM, events.iter(), 0);
@@ -170,7 +172,7 @@ impl Engine {
     }
 
     /// The activity whose reservation `id` is.
-    pub(crate) fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
+    pub fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
         self.inner.directory.read().activity_of(id)
     }
 

@@ -1,5 +1,6 @@
 //! The shards over a log: everything that needs a clock, a lock, a file or a thread.
 
+pub(crate) mod calls;
 pub(crate) mod clock;
 pub(crate) mod controls;
 pub(crate) mod dead_letters;
@@ -7,6 +8,7 @@ pub(crate) mod directory;
 pub(crate) mod engine;
 pub(crate) mod entries;
 pub(crate) mod error;
+pub(crate) mod handle;
 pub(crate) mod open;
 pub(crate) mod operator;
 pub(crate) mod owner;

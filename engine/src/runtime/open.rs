@@ -18,6 +18,7 @@ use super::clock::{BEHIND_MS_MAX, Clock, wall_ms};
 use super::controls::Controls;
 use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
+use super::handle::Handle;
 use super::owner::Owner;
 use super::replay::Replayed;
 use super::sinks::Ordered;
@@ -209,7 +210,8 @@ impl Engine {
         // Looked at anew: to finish took its time, and a clock that starts a second behind needs
         // half an hour to catch up.
         let clock = Clock::start(wall_ms(), last_ms);
-        let engine = Self { inner: Arc::new(Inner::new(log, replayed, owner, clock)) };
+        let inner = Arc::new(Inner::new(log, replayed, owner, clock));
+        let engine = Self { inner, handle: Handle::default() };
         if options.threads {
             let threads = engine.inner.log.start().map_err(OpenError::Thread)?;
             *engine.inner.threads.lock() = Some(threads);

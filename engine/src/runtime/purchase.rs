@@ -53,6 +53,15 @@ pub enum BatchAnswer {
     Refused(Refusal),
 }
 
+/// What came of one purchase of a batch, with what was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CountedAnswer {
+    /// What came of it.
+    pub answer: BatchAnswer,
+    /// Units the activity had left behind it.
+    pub remaining: u32,
+}
+
 impl Engine {
     /// Buys. The same `request_id` of the same user is the same purchase.
     ///
@@ -70,8 +79,8 @@ impl Engine {
         let command = Reserve { user, request_id, request_hash, quantity, front };
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
-        let room = self.inner.log.begin(index, PURCHASE_ROOM, Class::New);
-        let at_ms = self.inner.clock.now_ms();
+        let room = self.begin(index, PURCHASE_ROOM, Class::New);
+        let at_ms = self.decision_ms();
         let stopped = self.is_stopped();
         let purchase = match room {
             Err(Busy::LogUnavailable) => return Err(Busy::LogUnavailable),
@@ -130,27 +139,59 @@ impl Engine {
         requests: &[BatchRequest<'_>],
         front: Front,
     ) -> Result<Pending<Vec<BatchAnswer>>, Busy> {
+        self.batch(activity, requests, front, |answer, _| answer)
+    }
+
+    /// [`Engine::reserve_batch`], whose answers tell what was left behind each purchase.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reserve_batch_counted(
+        &self,
+        activity: ActivityId,
+        requests: &[BatchRequest<'_>],
+        front: Front,
+    ) -> Result<Pending<Vec<CountedAnswer>>, Busy> {
+        self.batch(activity, requests, front, |answer, till| {
+            let remaining = till.available();
+            CountedAnswer { answer, remaining }
+        })
+    }
+
+    #[inline]
+    fn batch<T>(
+        &self,
+        activity: ActivityId,
+        requests: &[BatchRequest<'_>],
+        front: Front,
+        tell: impl Fn(BatchAnswer, &Till<'_>) -> T,
+    ) -> Result<Pending<Vec<T>>, Busy> {
         let hashes: Vec<u128> =
             requests.iter().map(|request| self.inner.requests.hash(request.request_id)).collect();
         let mut answers = Vec::with_capacity(requests.len());
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
         let room = requests.len() * PURCHASE_ROOM;
-        let mut batch = self.inner.log.begin(index, room, Class::New)?;
-        let at_ms = self.inner.clock.now_ms();
+        let mut batch = self.begin(index, room, Class::New)?;
+        let at_ms = self.decision_ms();
         if self.is_stopped() {
             let commands = requests.iter().zip(hashes).map(|(request, request_hash)| {
                 let &BatchRequest { user, request_id, quantity } = request;
                 Reserve { user, request_id, request_hash, quantity, front }
             });
-            answers.extend(commands.filter_map(|it| look(&shard, activity, &it, at_ms, true)));
+            let looked: Vec<BatchAnswer> =
+                commands.filter_map(|it| look(&shard, activity, &it, at_ms, true)).collect();
+            let till = shard.till(activity, at_ms);
+            answers.extend(looked.into_iter().map(|answer| tell(answer, &till)));
+            drop(till);
             return Ok(self.pending(index, &shard, answers));
         }
         let mut till = shard.till(activity, at_ms);
         for (request, request_hash) in requests.iter().zip(hashes) {
             let &BatchRequest { user, request_id, quantity } = request;
             let command = Reserve { user, request_id, request_hash, quantity, front };
-            answers.push(buy(&mut till, &mut batch, &command));
+            let answer = buy(&mut till, &mut batch, &command);
+            answers.push(tell(answer, &till));
         }
         drop(till);
         drop(batch);

@@ -10,6 +10,7 @@ use wal::{AbortOnPanic, Busy, Class};
 
 use super::engine::{COMMAND_ROOM, Engine, Inner, RESTORE_ROOM, record};
 use super::error::OpenError;
+use super::handle::Handle;
 use crate::core::command::Command;
 use crate::core::decide::{Outcome, decide};
 use crate::core::event::Actor;
@@ -43,7 +44,7 @@ impl Timer {
                     return;
                 }
                 let Some(inner) = weak.upgrade() else { return };
-                Engine { inner }.tick(tick);
+                Engine { inner, handle: Handle::default() }.tick(tick);
             }
         };
         let builder = std::thread::Builder::new().name("engine-timer".to_owned());

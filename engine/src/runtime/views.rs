@@ -97,7 +97,9 @@ impl ActivityView {
         }
     }
 
-    pub(crate) fn live(id: ActivityId, activity: &Activity) -> Self {
+    /// An activity as it is now: for [`Engine::look`](crate::Engine::look), which holds it until it
+    /// is durable.
+    pub fn live(id: ActivityId, activity: &Activity) -> Self {
         Self::of(id, activity, activity.view(), activity.terms())
     }
 

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// The HTTP address; port 0 takes a free one [default: 127.0.0.1:8080].
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// The Redis protocol address (not supported by this version).
+    /// The Redis protocol address; loopback unless resp.users are configured.
     #[arg(long, value_name = "ADDR")]
     resp_listen: Option<String>,
     /// Where orders go: sqlite:PATH or mysql://USER@HOST/DATABASE
@@ -49,7 +49,7 @@ pub(crate) struct Args {
     /// Start although the file system can't keep what it promises.
     #[arg(long)]
     accept_file_system: bool,
-    /// Honour times given by callers (not supported by this version).
+    /// For tests: decide a call of the Redis port at the time it gives.
     #[arg(long)]
     test_clock: bool,
     /// Write log lines as JSON.

@@ -56,6 +56,11 @@ impl Secret {
         self.0.as_bytes()
     }
 
+    /// The text, for what is no key but as secret.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// Refuses a key that does not keep a forger out.
     fn checked(self) -> Result<Self, ConfigError> {
         if self.0.is_empty() {

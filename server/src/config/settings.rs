@@ -60,7 +60,15 @@ pub(crate) const SETTINGS: &[Setting] = &[
     live("http.idle_timeout", "75s"),
     live("http.write_timeout", "10s"),
     live("http.drain_timeout", "10s"),
+    fixed("resp.loops", Some("0")),
+    fixed("resp.connections_max", Some("16384")),
+    fixed("resp.write_timeout", Some("10s")),
+    Setting { key: "resp.users", default: None, secret: true, reloadable: false },
+    fixed("resp.users_file", None),
 ];
+
+/// Event loops of the Redis port: each is a thread.
+const RESP_LOOPS_MAX: usize = 256;
 
 /// The configuration of `sluice serve`.
 #[derive(Clone, Debug, Deserialize)]
@@ -72,7 +80,8 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// Where `/metrics` is served instead of on `listen`.
     pub(crate) metrics_listen: Option<SocketAddr>,
-    resp_listen: Option<String>,
+    /// The address of the Redis protocol; port 0 takes a free one.
+    pub(crate) resp_listen: Option<SocketAddr>,
     /// `sqlite:<path>` or `mysql://<user>@<host>/<database>`; `None` is `<data_dir>/orders.db`.
     pub(crate) database: Option<String>,
     redis: Option<String>,
@@ -83,7 +92,8 @@ pub(crate) struct Settings {
     pub(crate) accept_clock: bool,
     /// Start although the file system can't keep what it promises.
     pub(crate) accept_file_system: bool,
-    test_clock: bool,
+    /// Honour the times that callers give.
+    pub(crate) test_clock: bool,
     /// Log lines as JSON.
     pub(crate) log_json: bool,
     /// A `tracing` filter: `info`, `warn,bridge=debug`.
@@ -99,6 +109,25 @@ pub(crate) struct Settings {
     pub(crate) orders: Orders,
     /// Bounds of the HTTP listener.
     pub(crate) http: Http,
+    /// Bounds and users of the Redis port.
+    pub(crate) resp: Resp,
+}
+
+/// `[resp]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Resp {
+    /// Event loops; 0 makes one for each core.
+    pub(crate) loops: usize,
+    /// Connections held at once; more are turned away.
+    pub(crate) connections_max: usize,
+    /// Without the client taking a byte of its answers.
+    #[serde(deserialize_with = "duration_text")]
+    pub(crate) write_timeout: Duration,
+    /// Users, each with class and hashed password.
+    pub(crate) users: Option<Secret>,
+    /// The file that holds them.
+    pub(crate) users_file: Option<PathBuf>,
 }
 
 /// `[token]`
@@ -201,10 +230,8 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
         entry.map_or_else(String::new, |entry| entry.origin.clone())
     };
     let given = [
-        ("resp_listen", settings.resp_listen.is_some()),
         ("redis", settings.redis.is_some()),
         ("legacy_database", settings.legacy_database.is_some()),
-        ("test_clock", settings.test_clock),
     ];
     if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
         return Err(ConfigError::Unsupported { key, origin: origin(key) });
@@ -215,8 +242,17 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
         return Err(ConfigError::UnsupportedDatabase);
     }
     let segment_bytes = settings.format.segment_bytes;
-    let bounds: [(&'static str, bool, &'static str); 5] = [
+    let is_loopback = settings.resp_listen.is_none_or(|address| address.ip().is_loopback());
+    let has_users = settings.resp.users.is_some() || settings.resp.users_file.is_some();
+    let bounds: [(&'static str, bool, &'static str); 8] = [
         ("orders.split", Split::new(settings.orders.split).is_some(), "must be 1 to 64"),
+        (
+            "resp_listen",
+            is_loopback || has_users,
+            "must be a loopback address unless resp.users or resp.users_file says who may call",
+        ),
+        ("resp.connections_max", settings.resp.connections_max > 0, "must be at least 1"),
+        ("resp.loops", settings.resp.loops <= RESP_LOOPS_MAX, "must be at most 256"),
         ("http.connections_max", settings.http.connections_max > 0, "must be at least 1"),
         ("http.waiters_max", settings.http.waiters_max > 0, "must be at least 1"),
         (

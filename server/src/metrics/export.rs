@@ -90,13 +90,15 @@ fn requests(out: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
 }
 
 fn connections(out: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
-    let counts = &shared.connections;
-    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    gauge(out, "http_connections", "Open connections.", get(&counts.open))?;
-    let accepted = get(&counts.accepted);
-    counter(out, "http_connections_accepted", "Connections served.", accepted)?;
-    let turned_away = get(&counts.turned_away);
-    counter(out, "http_connections_turned_away", "Connections beyond the bound.", turned_away)
+    let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+    for (port, counts) in [("http", &shared.connections), ("resp", &shared.resp_connections)] {
+        let name = |what: &str| format!("{port}_connections{what}");
+        gauge(out, &name(""), "Open connections.", get(&counts.open))?;
+        counter(out, &name("_accepted"), "Connections served.", get(&counts.accepted))?;
+        let turned_away = get(&counts.turned_away);
+        counter(out, &name("_turned_away"), "Connections beyond the bound.", turned_away)?;
+    }
+    Ok(())
 }
 
 fn log(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {

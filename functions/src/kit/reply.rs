@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use redis::{RedisResult, Value};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Reply {
+pub enum Reply {
     Nothing,
     Integer(i64),
     Text(String),
@@ -17,7 +17,7 @@ pub(crate) enum Reply {
 }
 
 impl Reply {
-    pub(crate) fn of(result: RedisResult<Value>) -> Self {
+    pub fn of(result: RedisResult<Value>) -> Self {
         match result {
             Ok(value) => Self::from(value),
             Err(error) => match error.code() {
@@ -27,20 +27,20 @@ impl Reply {
         }
     }
 
-    pub(crate) fn text(text: &str) -> Self {
+    pub fn text(text: &str) -> Self {
         Self::Text(text.to_owned())
     }
 
-    pub(crate) fn integer(number: u64) -> Self {
+    pub fn integer(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap())
     }
 
-    pub(crate) fn error(word: &str) -> Self {
+    pub fn error(word: &str) -> Self {
         Self::Error(word.to_owned())
     }
 
     /// What `sluice_reserve` answers.
-    pub(crate) fn purchase(code: i64, reservation: u64, order_no: &str, remaining: u64) -> Self {
+    pub fn purchase(code: i64, reservation: u64, order_no: &str, remaining: u64) -> Self {
         Self::List(vec![
             Self::Integer(code),
             Self::integer(reservation),
@@ -50,7 +50,7 @@ impl Reply {
     }
 
     /// The field of a map.
-    pub(crate) fn field(&self, name: &str) -> &Self {
+    pub fn field(&self, name: &str) -> &Self {
         match self {
             Self::Map(map) => map.get(name).unwrap_or_else(|| panic!("no {name} in {map:?}")),
             other => panic!("no map: {other:?}"),
@@ -58,7 +58,7 @@ impl Reply {
     }
 
     /// What kind of answer this is, for counting.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         match self {
             Self::Integer(number) => number.to_string(),
             Self::List(items) => items.first().map_or_else(String::new, Self::label),

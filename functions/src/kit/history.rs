@@ -4,7 +4,7 @@
 //! far. So a history from which steps are taken away is still a history, and a failing one
 //! shrinks.
 
-use crate::call::Call;
+use super::call::Call;
 
 /// Calls of one history.
 const STEPS: usize = 200;
@@ -85,10 +85,10 @@ const TEXTS: &[&[u8]] = &[
 ];
 
 /// Numbers that follow from a seed (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
+pub struct Random(pub u64);
 
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
+    pub fn draw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -96,8 +96,8 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.draw() % bound
     }
 
     fn one_in(&mut self, times: u64) -> bool {
@@ -112,8 +112,8 @@ impl Random {
 
 /// What one history is about.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    activities: usize,
+pub struct Shape {
+    pub activities: usize,
     users: usize,
     /// Different request ids; few make many repeats.
     requests: u64,
@@ -122,18 +122,18 @@ pub(crate) struct Shape {
     /// One buyer buys and cancels, again and again.
     churn: bool,
     /// Its order numbers begin with this.
-    pub(crate) order_prefix: u16,
+    pub order_prefix: u16,
 }
 
 /// One step; `at` is its place in the whole history, which is kept while shrinking.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub struct Step {
     at: u64,
     seed: u64,
 }
 
 /// The history of a seed.
-pub(crate) fn make(seed: u64) -> (Shape, Vec<Step>) {
+pub fn make(seed: u64) -> (Shape, Vec<Step>) {
     let mut random = Random(seed);
     let mut shape = Shape {
         activities: *random.pick(&[1, 1, 2, 3]),
@@ -146,18 +146,13 @@ pub(crate) fn make(seed: u64) -> (Shape, Vec<Step>) {
     if shape.churn {
         shape = Shape { activities: 1, users: 1, requests: 1000, ..shape };
     }
-    let steps = (0..STEPS as u64).map(|at| Step { at, seed: random.next() }).collect();
+    let steps = (0..STEPS as u64).map(|at| Step { at, seed: random.draw() }).collect();
     (shape, steps)
 }
 
 /// The call of a step, in a history that began at `base_ms` and has made `reservations`, each with
 /// its activity.
-pub(crate) fn call(
-    shape: &Shape,
-    step: Step,
-    base_ms: u64,
-    reservations: &[(Vec<u8>, u64)],
-) -> Call {
+pub fn call(shape: &Shape, step: Step, base_ms: u64, reservations: &[(Vec<u8>, u64)]) -> Call {
     let mut random = Random(step.seed);
     let random = &mut random;
     let index = random.below(shape.activities as u64);
@@ -277,4 +272,23 @@ fn spoil(random: &mut Random, activity: &mut Vec<u8>, arguments: &mut Vec<Vec<u8
         4 => arguments[index] = random.pick(TEXTS).to_vec(),
         _ => arguments[index] = random.pick(HOSTILE).to_vec(),
     }
+}
+
+/// Takes steps away, many at a time at first, while the rest still fails.
+pub fn shrink(mut steps: Vec<Step>, mut fails: impl FnMut(&[Step]) -> bool) -> Vec<Step> {
+    let mut chunk = steps.len() / 2;
+    while chunk > 0 {
+        let mut at = 0;
+        while at < steps.len() {
+            let mut fewer = steps.clone();
+            fewer.drain(at..(at + chunk).min(steps.len()));
+            if fails(&fewer) {
+                steps = fewer;
+            } else {
+                at += chunk;
+            }
+        }
+        chunk /= 2;
+    }
+    steps
 }

@@ -7,18 +7,18 @@ use engine::core::event::Status;
 use engine::core::ids::{Position, ReservationId, UserId};
 use engine::core::reservation::Slot;
 
-use crate::oracle::Oracle;
-use crate::server::Server;
+use super::oracle::Oracle;
+use super::valkey::Valkey;
 
-pub(crate) const SECOND_MS: u64 = 1000;
-pub(crate) const MINUTE_MS: u64 = 60 * SECOND_MS;
-pub(crate) const HOUR_MS: u64 = 60 * MINUTE_MS;
+pub const SECOND_MS: u64 = 1000;
+pub const MINUTE_MS: u64 = 60 * SECOND_MS;
+pub const HOUR_MS: u64 = 60 * MINUTE_MS;
 
 /// By key: the value, and when the key ends; `None` for one that lives until it is deleted.
-pub(crate) type Keys = BTreeMap<String, (String, Option<u64>)>;
+pub type Keys = BTreeMap<String, (String, Option<u64>)>;
 
 /// Every key of the layout that the server has.
-pub(crate) fn present(server: &mut Server) -> Keys {
+pub fn present(server: &mut Valkey) -> Keys {
     let names: Vec<String> =
         redis::cmd("KEYS").arg("flashsale:*").query(&mut server.connection).unwrap();
     let entry = |name: String| {
@@ -31,7 +31,7 @@ pub(crate) fn present(server: &mut Server) -> Keys {
 
 /// Every key that the contract asks for in the oracle's state, at `now_ms` of the server's clock:
 /// what a call dated long before has ended since.
-pub(crate) fn due(oracle: &Oracle, now_ms: u64) -> Keys {
+pub fn due(oracle: &Oracle, now_ms: u64) -> Keys {
     let mut keys = Keys::new();
     for (id, activity) in oracle.shard.activities() {
         let public_until = Some(activity.terms().end_ms + HOUR_MS);

@@ -6,25 +6,25 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use crate::call::Call;
-use crate::reply::Reply;
+use super::call::Call;
+use super::reply::Reply;
 
 /// No answer takes this long: a test fails rather than hangs.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server on a Unix socket in a folder of its own; both end with the value.
-pub(crate) struct Server {
+pub struct Valkey {
     process: Child,
     /// Kept open: the server would stop at a log line that nobody can read.
     _log: BufReader<ChildStdout>,
     directory: TempDir,
-    pub(crate) connection: redis::Connection,
+    pub connection: redis::Connection,
 }
 
-impl Server {
+impl Valkey {
     /// Starts it and loads the library.
-    pub(crate) fn start() -> Self {
-        let directory = TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    pub fn start() -> Self {
+        let directory = TempDir::new().unwrap();
         let spawned = Command::new("valkey-server")
             .args(["--port", "0", "--unixsocket"])
             .arg(directory.path().join("s"))
@@ -51,18 +51,18 @@ impl Server {
         }
         let connection = connect(&directory, "resp3");
         let mut server = Self { process, _log: log, directory, connection };
-        let load = ["FUNCTION", "LOAD", functions::LIBRARY];
+        let load = ["FUNCTION", "LOAD", crate::LIBRARY];
         assert_eq!(server.command(&load), Reply::text("sluice"));
         server
     }
 
     /// Another connection, speaking RESP2 as older clients do.
-    pub(crate) fn connect_resp2(&self) -> redis::Connection {
+    pub fn connect_resp2(&self) -> redis::Connection {
         connect(&self.directory, "resp2")
     }
 
     /// Any command.
-    pub(crate) fn command(&mut self, words: &[&str]) -> Reply {
+    pub fn command(&mut self, words: &[&str]) -> Reply {
         let mut command = redis::Cmd::new();
         for word in words {
             command.arg(word);
@@ -71,29 +71,29 @@ impl Server {
     }
 
     /// A call of the library.
-    pub(crate) fn call(&mut self, call: &Call) -> Reply {
+    pub fn call(&mut self, call: &Call) -> Reply {
         Reply::of(call.command().query(&mut self.connection))
     }
 
     /// A call of the library, written as its name, the activity and the arguments.
-    pub(crate) fn say(&mut self, line: &str) -> Reply {
+    pub fn say(&mut self, line: &str) -> Reply {
         self.call(&Call::parse(line))
     }
 
     /// The value of a string key.
-    pub(crate) fn value(&mut self, key: &str) -> Option<String> {
+    pub fn value(&mut self, key: &str) -> Option<String> {
         redis::cmd("GET").arg(key).query(&mut self.connection).unwrap()
     }
 
     /// When a key ends, Unix milliseconds; `None` for a key that lives until it is deleted.
-    pub(crate) fn ends_ms(&mut self, key: &str) -> Option<u64> {
+    pub fn ends_ms(&mut self, key: &str) -> Option<u64> {
         let ends: i64 = redis::cmd("PEXPIRETIME").arg(key).query(&mut self.connection).unwrap();
         assert_ne!(ends, -2, "there is no key {key}");
         u64::try_from(ends).ok()
     }
 
     /// The server's clock, Unix milliseconds.
-    pub(crate) fn now_ms(&mut self) -> u64 {
+    pub fn now_ms(&mut self) -> u64 {
         let (seconds, micros): (u64, u64) = redis::cmd("TIME").query(&mut self.connection).unwrap();
         seconds * 1000 + micros / 1000
     }
@@ -107,7 +107,7 @@ fn connect(directory: &TempDir, protocol: &str) -> redis::Connection {
     connection
 }
 
-impl Drop for Server {
+impl Drop for Valkey {
     fn drop(&mut self) {
         let ended = self.process.kill().and_then(|()| self.process.wait());
         if let Err(error) = ended {

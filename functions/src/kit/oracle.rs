@@ -16,8 +16,8 @@ use engine::core::limits::{PAYMENT_TTL_MS_MAX, RESERVATIONS_BEYOND_LIMIT_MAX, TI
 use engine::core::request::RequestHasher;
 use engine::core::shard::{Shard, ShardSeed};
 
-use crate::call::{ARGUMENTS, Call};
-use crate::reply::Reply;
+use super::call::{ARGUMENTS, Call};
+use super::reply::Reply;
 
 const ACTOR: Actor<'static> = Actor { name: "caller", request_id: "" };
 
@@ -41,8 +41,8 @@ const WARM: Codes = &[(Refusal::ActivityExists, 0)];
 const SWITCH: Codes = &[(Refusal::UnknownActivity, 0)];
 const CHANGE_TOTAL: Codes = &[];
 
-pub(crate) struct Oracle {
-    pub(crate) shard: Shard,
+pub struct Oracle {
+    pub shard: Shard,
     prefix: OrderPrefix,
     next_ordinal: u32,
     /// The time of a call that brings none.
@@ -60,12 +60,12 @@ enum Done {
 }
 
 impl Oracle {
-    pub(crate) fn new(prefix: OrderPrefix, now_ms: u64) -> Self {
+    pub fn new(prefix: OrderPrefix, now_ms: u64) -> Self {
         let seed = ShardSeed { table_seed: 1, requests: RequestHasher::new(&[7; 16]) };
         Self { shard: Shard::new(seed), prefix, next_ordinal: 1, now_ms }
     }
 
-    pub(crate) fn call(&mut self, call: &Call) -> Reply {
+    pub fn call(&mut self, call: &Call) -> Reply {
         self.answer(call).unwrap_or_else(|Invalid| Reply::error("INVALID"))
     }
 
@@ -220,7 +220,7 @@ impl Oracle {
     }
 
     /// Whether the buyer has as many reservations as one user may have.
-    pub(crate) fn is_at_bound(&self, call: &Call) -> bool {
+    pub fn is_at_bound(&self, call: &Call) -> bool {
         let id = decimal(&call.activity).ok().and_then(ActivityId::new);
         let user = call.arguments.first().and_then(|user| decimal(user).ok());
         let Some(activity) = id.and_then(|id| self.shard.activity(id)) else { return false };

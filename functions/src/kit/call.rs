@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// The calls and how many arguments each takes, the activity and the time aside.
-pub(crate) const ARGUMENTS: &[(&str, usize)] = &[
+pub const ARGUMENTS: &[(&str, usize)] = &[
     ("sluice_reserve", 3),
     ("sluice_confirm", 2),
     ("sluice_restore", 1),
@@ -22,14 +22,14 @@ pub(crate) const ARGUMENTS: &[(&str, usize)] = &[
 const READS: &[&str] = &["sluice_get", "sluice_activity"];
 
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Call {
-    pub(crate) name: &'static str,
-    pub(crate) activity: Vec<u8>,
-    pub(crate) arguments: Vec<Vec<u8>>,
+pub struct Call {
+    pub name: &'static str,
+    pub activity: Vec<u8>,
+    pub arguments: Vec<Vec<u8>>,
 }
 
 impl Call {
-    pub(crate) fn new(name: &str, activity: &[u8], arguments: &[&[u8]]) -> Self {
+    pub fn new(name: &str, activity: &[u8], arguments: &[&[u8]]) -> Self {
         let known = ARGUMENTS.iter().find(|(known, _)| *known == name);
         let (name, _) = known.unwrap_or_else(|| panic!("no call {name}"));
         let arguments = arguments.iter().map(|argument| argument.to_vec()).collect();
@@ -37,14 +37,14 @@ impl Call {
     }
 
     /// `name activity arguments..`, separated by spaces.
-    pub(crate) fn parse(line: &str) -> Self {
+    pub fn parse(line: &str) -> Self {
         let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
         let [_, activity, arguments @ ..] = words.as_slice() else { panic!("no call: {line}") };
         Self::new(line.split(' ').next().unwrap(), activity, arguments)
     }
 
     /// The call, on the wire.
-    pub(crate) fn command(&self) -> redis::Cmd {
+    pub fn command(&self) -> redis::Cmd {
         let mut command = redis::cmd(if READS.contains(&self.name) { "FCALL_RO" } else { "FCALL" });
         command.arg(self.name).arg(1).arg(&self.activity).arg(&self.arguments);
         command
