@@ -75,10 +75,7 @@ impl Engine {
     ) -> Result<Pending<Result<Called, Refusal>>, Busy> {
         self.run(activity, &call.command(), |shard, before| match before {
             Some(Answer::Activity(then)) => Called { repeated: true, figures: then.figures },
-            Some(Answer::Reservation(_)) => {
-                Called { repeated: true, figures: now(shard, activity) }
-            }
-            None => Called { repeated: false, figures: now(shard, activity) },
+            before => Called { repeated: before.is_some(), figures: now(shard, activity) },
         })
     }
 
