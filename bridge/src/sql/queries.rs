@@ -147,17 +147,6 @@ pub struct Login {
     pub password_hash: Option<String>,
 }
 
-/// What a login is checked against.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Login {
-    /// Whose it is.
-    pub user: UserId,
-    /// What its tokens allow.
-    pub role: Role,
-    /// Hash of the password; `None` where there is none to log in by.
-    pub password_hash: Option<String>,
-}
-
 /// Reads the database.
 #[derive(Clone, Debug)]
 pub struct Queries {

@@ -239,7 +239,7 @@ fn reserve(
     let quantity = arguments::units(words.at(2), "quantity")?;
     let at_ms = instant(port, invocation)?;
     let engine = engine.ok_or(Refusal::Recovering)?;
-    if port.blacklisted(user) {
+    if turn.blacklist.holds(engine, user) {
         return Err(Refusal::Blacklisted);
     }
     turn.purchase(session.address(), engine, (activity, at_ms), (user, request_id, quantity));

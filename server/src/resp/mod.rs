@@ -18,10 +18,11 @@
 //! | `event_loop`, `connections`, `connection` | sockets and buffers, all bounded |
 //! | `pipeline`, `turn`, `render` | answers in order, after one commit |
 //! | `commands`, `functions`, `arguments`, `keys` | what is asked |
-//! | `connection_commands`, `session`, `access` | who asks, and what clients say besides |
+//! | `connection_commands`, `session`, `access`, `blacklist` | who asks, and what else they say |
 
 pub(crate) mod access;
 mod arguments;
+mod blacklist;
 mod commands;
 mod connection;
 mod connection_commands;
@@ -43,7 +44,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use engine::core::ids::UserId;
 use engine::{BatchAnswer, Busy, Engine};
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -89,11 +89,6 @@ impl Port {
     /// The engine, once it is there, for a loop that commits by itself.
     fn engine(&self) -> Option<Engine> {
         self.shared.app().ok().map(|app| app.engine.committing())
-    }
-
-    /// Whether the user may not buy.
-    fn blacklisted(&self, _user: UserId) -> bool {
-        false
     }
 
     /// Counts a purchase.

@@ -19,6 +19,7 @@ use engine::{
     Pending, Purchase, Refused,
 };
 
+use super::blacklist::Blacklist;
 use super::functions::Codes;
 use super::keys;
 use super::render;
@@ -76,6 +77,8 @@ pub(super) struct Turn {
     written: Vec<u8>,
     group: Group,
     batches: Vec<Batch>,
+    /// Users who may not buy. It outlives the turn.
+    pub(super) blacklist: Blacklist,
 }
 
 /// Purchases that came one after the other.
