@@ -8,6 +8,7 @@
 
 mod print;
 mod resp_users;
+mod retention;
 mod secret;
 mod settings;
 

@@ -8,12 +8,11 @@ use bridge::redis::layouts::Layout;
 use bridge::redis::sink::CALL_RECORDS_MAX;
 use bridge::sql::split::Split;
 use bridge::tail::BATCH_RECORDS_MAX;
-use engine::RetentionLimits;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use wal::device::AppendChoice;
-use wal::limits::RETIRE_MARGIN_SEGMENTS;
 
+use super::retention::Retention;
 use super::{ConfigError, Entry, Secret};
 use crate::duration;
 use crate::limits::address::Proxies;
@@ -288,29 +287,6 @@ pub(crate) struct Orders {
     pub(crate) require_address: Option<bool>,
 }
 
-/// `[retention]`
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Retention {
-    /// Log beyond the newest snapshot after which the next is made.
-    pub(crate) snapshot_after_bytes: u64,
-    /// Undelivered log that raises an alarm.
-    backlog_soft_bytes: u64,
-    /// Undelivered log past which purchases are refused.
-    backlog_hard_bytes: u64,
-}
-
-impl Retention {
-    /// The bounds of what is undelivered.
-    pub(crate) const fn limits(&self) -> RetentionLimits {
-        RetentionLimits {
-            soft_bytes: self.backlog_soft_bytes,
-            hard_bytes: self.backlog_hard_bytes,
-            margin_segments: RETIRE_MARGIN_SEGMENTS,
-        }
-    }
-}
-
 /// `[http]`
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -380,11 +356,10 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
     }
     Rules::of(&settings.limits(), &Value::Null)?;
     let segment_bytes = settings.format.segment_bytes;
-    let retention = &settings.retention;
     let mirror = &settings.mirror;
     let is_loopback = settings.resp_listen.is_none_or(|address| address.ip().is_loopback());
     let has_users = settings.resp.users.is_some() || settings.resp.users_file.is_some();
-    let bounds: [(&'static str, bool, &'static str); 12] = [
+    let bounds: [(&'static str, bool, &'static str); 10] = [
         ("orders.split", Split::new(settings.orders.split).is_some(), "must be 1 to 64"),
         (
             "resp_listen",
@@ -415,17 +390,8 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
             segment_bytes >= 1 << 20 && segment_bytes.is_multiple_of(4096),
             "must be at least 1048576 and a multiple of 4096",
         ),
-        (
-            "retention.snapshot_after_bytes",
-            retention.snapshot_after_bytes >= segment_bytes,
-            "must be at least format.segment_bytes",
-        ),
-        (
-            "retention.backlog_hard_bytes",
-            retention.backlog_hard_bytes > retention.backlog_soft_bytes,
-            "must be more than retention.backlog_soft_bytes",
-        ),
     ];
+    let bounds = bounds.into_iter().chain(settings.retention.bounds(segment_bytes));
     match bounds.into_iter().find(|(_, kept, _)| !kept) {
         None => Ok(()),
         Some((key, _, expected)) => Err(ConfigError::Value {
