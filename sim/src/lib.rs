@@ -23,5 +23,6 @@ pub mod fates;
 pub mod planted;
 pub mod process;
 pub mod report;
+mod snapshots;
 pub mod truth;
 pub mod workload;

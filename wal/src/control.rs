@@ -22,12 +22,14 @@
 //! |  204 |       4 | sink_count            | <= 16                                               |
 //! |  208 |       4 | never_recycle_count   | <= 64                                               |
 //! |  212 |       4 | reserved              | 0, checked                                          |
-//! |  216 | 16 x 64 | sinks                 | name (32, zero-padded), LSN, epoch, chain           |
+//! |  216 | 16 x 64 | sinks                 | name (32, zero-padded), LSN, epoch, chain, class    |
+//! |      |         |                       | (u32; 0: must deliver, 1: can be rebuilt)           |
 //! | 1240 |  64 x 8 | never_recycle         | segment ids that saw an I/O error                   |
 //! | 4092 |       4 | crc                   | CRC-32 over 0..4092                                 |
 //!
-//! Written when a process opens the log (before it appends), at rotations and at a clean end;
-//! never for a commit. It is a witness that the log reaches *at least* so far, not where it ends.
+//! Written when a process opens the log (before it appends), at rotations, when a snapshot is
+//! whole, before segments are given back, when a sink comes or goes, and at a clean end; never for
+//! a commit. It is a witness that the log reaches *at least* so far, not where it ends.
 
 use std::io;
 
@@ -44,7 +46,7 @@ pub(crate) const CONTROL_DRAFT_PATH: &str = "CONTROL.tmp";
 
 const MAGIC: [u8; 8] = [0x8B, b'S', b'L', b'C', 0x0D, 0x0A, 0x1A, 0x0A];
 const FORMAT_VERSION: u32 = 1;
-const SINK_NAME_BYTES: usize = 32;
+pub(crate) const SINK_NAME_BYTES: usize = 32;
 const SINK_BYTES: usize = 64;
 
 const FORMAT_VERSION_AT: usize = 8;
@@ -108,6 +110,7 @@ pub(crate) struct RegisteredSink {
     pub(crate) lsn: Lsn,
     pub(crate) epoch: Epoch,
     pub(crate) chain: u32,
+    pub(crate) class: u32,
 }
 
 /// What CONTROL says.
@@ -168,6 +171,7 @@ impl Control {
             fields.put_u64(at + SINK_NAME_BYTES, sink.lsn.0);
             fields.put_u64(at + SINK_NAME_BYTES + 8, sink.epoch.0);
             fields.put_u32(at + SINK_NAME_BYTES + 16, sink.chain);
+            fields.put_u32(at + SINK_NAME_BYTES + 20, sink.class);
         }
         for (index, segment) in self.never_recycle.iter().enumerate() {
             fields.put_u64(NEVER_RECYCLE_AT + index * 8, segment.0);
@@ -207,6 +211,7 @@ impl Control {
                 lsn: Lsn(fields.u64(at + SINK_NAME_BYTES)),
                 epoch: Epoch(fields.u64(at + SINK_NAME_BYTES + 8)),
                 chain: fields.u32(at + SINK_NAME_BYTES + 16),
+                class: fields.u32(at + SINK_NAME_BYTES + 20),
             }
         };
         Ok(Self {
@@ -311,6 +316,7 @@ mod tests {
                 lsn: Lsn(3),
                 epoch: Epoch(2),
                 chain: 8,
+                class: 1,
             }],
             never_recycle: vec![SegmentId(2), SegmentId(3)],
         }

@@ -33,6 +33,14 @@ pub enum Bug {
     ControlReadThroughCache,
     /// Reads on behind the seal of a segment.
     ReaderPassesSeal,
+    /// Gives segments back that a sink has not confirmed.
+    RetireIgnoresSinks,
+    /// Begins a file's next life under the stamp of the one before.
+    StampNotRenewed,
+    /// Gives a snapshot its name before it is synced.
+    SnapshotRenamedBeforeSync,
+    /// Begins from a snapshot without checking it.
+    DamagedSnapshotAccepted,
 }
 
 impl Bug {
@@ -51,6 +59,10 @@ impl Bug {
         Self::SkipControlSyncAtOpen,
         Self::ControlReadThroughCache,
         Self::ReaderPassesSeal,
+        Self::RetireIgnoresSinks,
+        Self::StampNotRenewed,
+        Self::SnapshotRenamedBeforeSync,
+        Self::DamagedSnapshotAccepted,
     ];
 }
 

@@ -89,7 +89,7 @@ impl Reader {
         // Restarts leave segments without frames that begin at the same LSN: the oldest of those
         // is where reading starts.
         let Some(mut scanner) = scanner else { return Ok(0) };
-        while lsn == Lsn(0) && scanner.header.prev_segment_id != SegmentId(0) {
+        while lsn == Lsn(0) && ids.contains(&scanner.header.prev_segment_id) {
             scanner = self.open(scanner.header.prev_segment_id)?;
         }
         self.limit = self.seal(&scanner.header)?;
@@ -104,6 +104,18 @@ impl Reader {
                 _ => return Err(ReadError::NotAFrameEnd(lsn)),
             }
         }
+    }
+
+    /// Goes to the first frame that is still there, so that [`Reader::next_frame`] gives it.
+    /// Returns the LSN before it, `Lsn(0)` where nothing was given back yet.
+    pub fn seek_oldest(&mut self) -> Result<Lsn, ReadError> {
+        self.scanner = None;
+        let Some(oldest) = self.segments()?.first().copied() else { return Ok(Lsn(0)) };
+        let scanner = self.open(oldest)?;
+        let before = Lsn(scanner.header.first_lsn.0.saturating_sub(1));
+        self.limit = self.seal(&scanner.header)?;
+        self.scanner = Some(scanner);
+        Ok(before)
     }
 
     /// The next durable frame, or `None` where the reader has caught up with the durable mark.
@@ -163,9 +175,17 @@ impl Reader {
     fn next_segment(&mut self) -> Result<(), ReadError> {
         let Some(scanner) = &self.scanner else { return Ok(()) };
         let (id, position) = (scanner.header.segment_id, scanner.position);
-        let damaged = || ReadError::Damaged {
-            path: self.device.display(&names::segment(id)),
-            offset: position.offset,
+        let stamp = scanner.header.stamp;
+        let damaged = || {
+            // A reader that holds nothing back may be overtaken: the file has another life by now.
+            match self.header(id) {
+                Ok((_, header)) if header.stamp == stamp => {}
+                _ => return self.retired(position.next_lsn),
+            }
+            ReadError::Damaged {
+                path: self.device.display(&names::segment(id)),
+                offset: position.offset,
+            }
         };
         if !self.segments()?.contains(&id.plus(1)) {
             return Err(damaged());
@@ -222,6 +242,13 @@ impl Reader {
         let header = SegmentHeader::parse(&block.bytes()[..read])
             .map_err(|_| ReadError::Damaged { path: self.device.display(&path), offset: 0 })?;
         Ok((file, header))
+    }
+
+    /// The error of a reader whose place is gone.
+    fn retired(&self, asked: Lsn) -> ReadError {
+        let oldest = self.segments().ok().and_then(|ids| ids.first().copied());
+        let header = oldest.and_then(|id| self.header(id).ok());
+        ReadError::Retired { asked, oldest: header.map_or(Lsn(0), |(_, it)| it.first_lsn) }
     }
 
     fn io(&self, op: &'static str, path: String, source: io::Error) -> ReadError {

@@ -22,6 +22,7 @@ pub(crate) mod refunds;
 pub(crate) mod replay;
 pub(crate) mod sinks;
 pub(crate) mod skus;
+pub(crate) mod snapshots;
 pub(crate) mod stats;
 pub(crate) mod timer;
 pub(crate) mod verify;

@@ -181,6 +181,7 @@ impl Engine {
 impl Inner {
     /// Ends what runs by itself.
     pub(crate) fn stop(&self) {
+        drop(self.housekeeper.lock().take());
         drop(self.timer.lock().take());
         drop(self.threads.lock().take());
     }

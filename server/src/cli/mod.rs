@@ -8,6 +8,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod dump;
 pub(crate) mod serve;
+pub(crate) mod sink;
 pub(crate) mod token;
 
 /// Fine.
@@ -37,6 +38,8 @@ enum Command {
     Check(check::Args),
     /// Print log records as JSON lines.
     Dump(dump::Args),
+    /// Look after what the log is kept for.
+    Sink(sink::Args),
     /// Load a server and check that it sold exactly.
     Bench(bench::Args),
 }
@@ -48,6 +51,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Token(args) => token::run(args),
         Command::Check(args) => check::run(args),
         Command::Dump(args) => dump::run(args),
+        Command::Sink(args) => sink::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -1,4 +1,4 @@
-//! `sluice check`: every sale recomputed from the log alone.
+//! `sluice check`: every sale recomputed from snapshot and log alone.
 //!
 //! Reads only. Beside a running server it stops at the last offset that a later frame promises
 //! as synced, so that what it reports can't be taken back by a crash.
@@ -91,6 +91,9 @@ impl fmt::Display for Table<'_> {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "last LSN: {}", report.last_lsn)?;
+        if let Some(lsn) = report.snapshot_lsn {
+            writeln!(f, "replayed on the snapshot of LSN {lsn}: what came before was given back")?;
+        }
         match &report.torn_tail {
             Some(tail) => writeln!(
                 f,
