@@ -48,6 +48,7 @@ pub use runtime::payments::{Callback, PaymentView, Recorded};
 pub use runtime::pending::Pending;
 pub use runtime::purchase::{BatchAnswer, BatchRequest, CountedAnswer, Purchase, Refused};
 pub use runtime::refunds::PendingRefund;
+pub use runtime::repair::repair;
 pub use runtime::sinks::{ORDERS_SINK, drop_sink};
 pub use runtime::snapshots::{
     OnSnapshot, SnapshotContents, SnapshotLoadError, SnapshotMade, SnapshotMakeError,

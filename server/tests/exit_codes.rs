@@ -137,6 +137,50 @@ fn damage_before_the_last_frame_is_refused_with_file_and_offset() {
     assert!(String::from_utf8_lossy(&check.stderr).contains(file));
 }
 
+/// `sluice repair` with `arguments`.
+fn repair(data_dir: &Path, arguments: &[&str]) -> Output {
+    sluice(["repair", "--data-dir"]).arg(data_dir).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_damaged_end_is_given_up_on_its_operators_word_alone() {
+    let data_dir = sold(5);
+    let segment = segments(data_dir.path()).remove(0);
+    // The fourth frame: the sale was made and published before it.
+    edit(&segment, |bytes| bytes[4 * BLOCK + FRAME_HEADER + 20] ^= 0x40);
+    let errors = String::from_utf8(serve(data_dir.path()).stderr).unwrap();
+    let (_, lsn) = errors.split_once("--accept-loss-from ").expect("the way out is named");
+    let lsn: u64 = lsn.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+    let before = tree(data_dir.path());
+    let other = repair(data_dir.path(), &["--accept-loss-from", &(lsn + 1).to_string()]);
+    assert_refused(&other, USAGE, &["LSN", &lsn.to_string()]);
+    let lsn = lsn.to_string();
+    let dry = repair(data_dir.path(), &["--accept-loss-from", &lsn, "--dry-run"]);
+    let told = String::from_utf8(dry.stdout).unwrap();
+    assert!(dry.status.success() && told.contains("would be given up"), "{told}");
+    assert!(before == tree(data_dir.path()), "changed on disk");
+
+    let done = repair(data_dir.path(), &["--accept-loss-from", &lsn]);
+    let told = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    for word in ["given up: LSN", "Reserved", "activity 30001", "reservations:", "quarantine"] {
+        assert!(told.contains(word), "{word:?} is missing: {told}");
+    }
+    let kept =
+        data_dir.path().join(format!("quarantine/repair-{:016x}", lsn.parse::<u64>().unwrap()));
+    assert_eq!(before[&segment].1, tree(&kept)[&kept.join(segment.file_name().unwrap())].1);
+    let check = sluice(["check", "--data-dir"]).arg(data_dir.path()).output().unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+
+    // The orders know what the log no longer does.
+    let output = serve(data_dir.path());
+    assert_eq!(output.status.code(), Some(REFUSED));
+    for name in orders_files(data_dir.path()) {
+        fs::remove_file(data_dir.path().join(name)).unwrap();
+    }
+    sell(data_dir.path(), 100, 3);
+}
+
 #[test]
 fn a_missing_segment_is_refused() {
     let data_dir = sold(2);

@@ -53,6 +53,14 @@ impl<'a> Inspecting<'a> {
     /// Looks at a directory and reads its snapshots whole.
     pub fn begin(device: &'a dyn Device) -> Result<Self, OpenError> {
         let lock = probe_lock(device)?;
+        Self::under(device, lock)
+    }
+
+    /// The same under a lock that is held already, or beside the process that has it.
+    pub(crate) fn under(
+        device: &'a dyn Device,
+        lock: Option<Box<dyn Lock>>,
+    ) -> Result<Self, OpenError> {
         let (control, _) = read_control(device)?;
         let mut it = Self { device, control, lock, snapshots: Vec::new(), damaged: Vec::new() };
         let names = snapshot::list(device).map_err(io_error(device, "list", names::SNAP_DIR))?;
@@ -104,6 +112,14 @@ impl<'a> Inspecting<'a> {
     /// Whether a server has the log open.
     pub fn beside_running_server(&self) -> bool {
         self.lock.is_none()
+    }
+
+    /// Reads and judges what a start would: from the newest snapshot on. Returns the last record.
+    pub(crate) fn read_needed(&self) -> Result<Lsn, OpenError> {
+        let start = self.snapshots.last().map(|(_, start)| start);
+        let how = (Reach::Everything, Extent::Needed);
+        let recovered = recover::recover(self.device, &self.control, how, start, &mut |_| Ok(()))?;
+        Ok(recovered.last_lsn)
     }
 
     /// Reads and judges all of the log that is there, handing every record after `from`, a

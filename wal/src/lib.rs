@@ -39,6 +39,7 @@
 //! | `reader` | the log as an outbox |
 //! | `log`, `threads` | the handle, and what runs behind it |
 //! | `open`, `premises` | from a directory to a log |
+//! | `repair` | the damaged end of a log given up, on an operator's word |
 //! | `device` | the one seam to the operating system |
 //! | `sync` | the primitives of every hand-over, for the model checker |
 
@@ -73,6 +74,7 @@ mod premises;
 mod reader;
 mod record;
 mod recover;
+mod repair;
 mod retention;
 mod retire;
 mod scan;
@@ -100,6 +102,7 @@ pub use open::{Judged, OpenOptions, OpenReport, Opening};
 pub use reader::{Frame, Reader};
 pub use record::{RECORD_HEADER_BYTES, Record, RecordError, Records, record_bytes};
 pub use recover::{Replay, TornTail};
+pub use repair::{Loss, RepairError, Repaired, repair};
 pub use retention::{RetentionLimits, SinkClass, SinkError, SinkState};
 pub use retire::{Retired, drop_sink};
 pub use segment::FORMAT_VERSION;

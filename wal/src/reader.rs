@@ -8,7 +8,7 @@ use crate::block::Blocks;
 use crate::control::Format;
 use crate::device::{Device, File, read_full};
 use crate::error::ReadError;
-use crate::frame::FrameKind;
+use crate::frame::{FrameHeader, FrameKind, HEADER_BYTES};
 use crate::ids::{Epoch, Lsn, SegmentId};
 use crate::names;
 use crate::planted::{self, Bug};
@@ -34,6 +34,19 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
+    /// The frame of `header` in `bytes`, which were checked to hold it.
+    pub(crate) fn new(header: &FrameHeader, bytes: &'a [u8]) -> Self {
+        let payload_bytes = header.payload_bytes as usize;
+        Self {
+            first_lsn: header.first_lsn,
+            last_lsn: header.last_lsn(),
+            epoch: header.epoch,
+            chain: header.header_crc,
+            commit_us: header.commit_us,
+            payload: &bytes[HEADER_BYTES..][..payload_bytes],
+        }
+    }
+
     /// Its records.
     pub fn records(&self) -> Records<'a> {
         Records::new(self.payload, self.first_lsn)

@@ -112,10 +112,21 @@ pub(crate) fn list_segments(
             path: device.display(&names::segment(id)),
             offset: 0,
             case: Case::SegmentMissing,
-            first_lost_lsn: Lsn(0),
+            first_lost_lsn: lsn_after(device, control, SegmentId(id.0 - 1)),
             until: String::new(),
         }),
     }
+}
+
+/// The record that comes after all that a segment holds, as far as that can be told: for the
+/// message about the segment that should have followed.
+fn lsn_after(device: &dyn Device, control: &Control, id: SegmentId) -> Lsn {
+    let Ok(header) = read_header(device, control, id) else { return Lsn(0) };
+    let Ok(file) = device.open_uncached(&names::segment(id)) else { return Lsn(0) };
+    let frame_bytes_max = control.format.frame_bytes_max as usize;
+    let mut scanner = Scanner::new(file, header, frame_bytes_max);
+    while scanner.next(header.segment_bytes).is_ok() {}
+    scanner.position.next_lsn
 }
 
 /// Reads and checks the header of a segment (cases I and J).

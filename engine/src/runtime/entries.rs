@@ -69,7 +69,7 @@ impl Iterator for Entries {
     }
 }
 
-fn records(frame: &wal::Frame<'_>, from: Lsn) -> Vec<Result<Entry, OpenError>> {
+pub(super) fn records(frame: &wal::Frame<'_>, from: Lsn) -> Vec<Result<Entry, OpenError>> {
     let entry = |record: wal::Record<'_>| Entry {
         lsn: record.lsn,
         epoch: frame.epoch,

@@ -7,6 +7,8 @@ use clap::{Parser, Subcommand};
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod dump;
+pub(crate) mod progress;
+pub(crate) mod repair;
 pub(crate) mod serve;
 pub(crate) mod sink;
 pub(crate) mod token;
@@ -38,6 +40,8 @@ enum Command {
     Check(check::Args),
     /// Print log records as JSON lines.
     Dump(dump::Args),
+    /// Give up the damaged end of a log.
+    Repair(repair::Args),
     /// Look after what the log is kept for.
     Sink(sink::Args),
     /// Load a server and check that it sold exactly.
@@ -51,6 +55,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Token(args) => token::run(args),
         Command::Check(args) => check::run(args),
         Command::Dump(args) => dump::run(args),
+        Command::Repair(args) => repair::run(args),
         Command::Sink(args) => sink::run(args),
         Command::Bench(args) => bench::run(args),
     }

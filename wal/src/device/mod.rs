@@ -84,6 +84,8 @@ pub trait Device: Send + Sync {
     fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>>;
     /// Renames, replacing what has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Gives a file a second name, which must be free.
+    fn link(&self, from: &str, to: &str) -> io::Result<()>;
     /// Makes names created, renamed or removed in the directory durable.
     fn sync_dir(&self, path: &str) -> io::Result<()>;
     /// The entries of a directory, by name; `NotFound` where it does not exist.

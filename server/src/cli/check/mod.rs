@@ -12,6 +12,8 @@ use std::process::ExitCode;
 
 use engine::{ActivityReport, VerifyReport};
 
+use super::progress::Spinner;
+
 /// Damage was found: in the log, or in the sums.
 pub(super) const EXIT_DAMAGE: u8 = 1;
 
@@ -33,7 +35,10 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn verify(data_dir: &Path) -> u8 {
-    match engine::verify(data_dir) {
+    let spinner = Spinner::start("reading the log");
+    let verified = engine::verify(data_dir);
+    drop(spinner);
+    match verified {
         Ok(report) => {
             show(&Table(&report));
             for problem in &report.problems {

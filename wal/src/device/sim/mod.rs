@@ -273,6 +273,16 @@ impl Device for SimDevice {
         error.map_or(Ok(()), Err)
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let (mut state, error) = self.shared.begin_leaving_traces(Op::Link)?;
+        let image = &mut state.image;
+        let file = *image.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        let op = NameOp::Create { name: to.to_owned(), file };
+        op.apply(&mut image.names);
+        image.pending_names.push(op);
+        error.map_or(Ok(()), Err)
+    }
+
     fn sync_dir(&self, path: &str) -> io::Result<()> {
         let mut state = self.shared.begin(Op::SyncDir)?;
         let image = &mut state.image;
