@@ -283,6 +283,7 @@ impl Tail {
         let id = sealed.plus(1);
         let failure = |op, path: &str, source| Failure { op, path: device.display(path), source };
         let header = SegmentHeader {
+            features: self.control.features,
             segment_id: id,
             stamp: match planted::has(Bug::StampNotRenewed) && stale_stamp != 0 {
                 true => stale_stamp,

@@ -36,6 +36,7 @@ use std::io;
 use crate::block::Blocks;
 use crate::checksum;
 use crate::device::{Device, File, read_full, write_full};
+use crate::features;
 use crate::fields::Fields;
 use crate::ids::{Epoch, LogUuid, Lsn, SegmentId};
 use crate::limits::{BLOCK_BYTES, NEVER_RECYCLE_MAX, SHARDS_MAX, SINKS_MAX};
@@ -119,6 +120,8 @@ pub(crate) struct Control {
     pub(crate) slot_seq: u64,
     pub(crate) log_uuid: LogUuid,
     pub(crate) epoch: Epoch,
+    /// Incompatible features that the log uses.
+    pub(crate) features: u32,
     pub(crate) format: Format,
     pub(crate) active_segment: SegmentId,
     pub(crate) active_stamp: u64,
@@ -143,6 +146,7 @@ impl Control {
         let mut fields = Fields::<BLOCK_BYTES>::zero();
         fields.put(0, &MAGIC);
         fields.put_u32(FORMAT_VERSION_AT, FORMAT_VERSION);
+        fields.put_u32(FEATURE_INCOMPAT_AT, self.features);
         fields.put_u64(SLOT_SEQ_AT, self.slot_seq);
         fields.put(LOG_UUID_AT, &self.log_uuid.0);
         fields.put_u64(EPOCH_AT, self.epoch.0);
@@ -191,7 +195,7 @@ impl Control {
         }
         let format_version = fields.u32(FORMAT_VERSION_AT);
         let feature_incompat = fields.u32(FEATURE_INCOMPAT_AT);
-        if format_version != FORMAT_VERSION || feature_incompat != 0 {
+        if format_version != FORMAT_VERSION || !features::known(feature_incompat) {
             return Err(TooNew { format_version, feature_incompat });
         }
         let sink_count = fields.u32(SINK_COUNT_AT) as usize;
@@ -218,6 +222,7 @@ impl Control {
             slot_seq: fields.u64(SLOT_SEQ_AT),
             log_uuid: LogUuid(fields.array(LOG_UUID_AT)),
             epoch: Epoch(fields.u64(EPOCH_AT)),
+            features: feature_incompat,
             format: Format {
                 shard_count,
                 frame_bytes_max: fields.u32(FRAME_BYTES_MAX_AT),
@@ -294,6 +299,7 @@ mod tests {
             slot_seq: 4,
             log_uuid: LogUuid([3; 16]),
             epoch: Epoch(9),
+            features: 0,
             format: Format {
                 shard_count: 64,
                 frame_bytes_max: 1 << 20,

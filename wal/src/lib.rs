@@ -27,6 +27,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `segment`, `frame`, `record`, `control` | the formats: a table beside its code |
+//! | `features` | what an older build must not read past, and when it is used |
 //! | `intake` | where records wait |
 //! | `committer` | the only writer |
 //! | `watermark` | what is durable, and who waits for it |
@@ -53,8 +54,12 @@ mod control;
 pub mod device;
 mod error;
 mod fatal;
+mod features;
 mod fields;
 mod frame;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod golden;
 mod ids;
 mod inspect;
 mod intake;
@@ -92,6 +97,7 @@ pub use control::{Format, OWNER_BYTES};
 pub use device::posix::PosixDevice;
 pub use error::{Busy, LogUnavailable, OpenError, ReadError};
 pub use fatal::{Fatal, OnFatal};
+pub use features::{Upgraded, upgrade};
 pub use ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
 pub use inspect::{Inspecting, Inspection, follow, inspect, read_format};
 pub use intake::{Admission, Batch, Class, Committed, Ticket};

@@ -9,6 +9,7 @@ use crate::control::{CONTROL_PATH, Control, ControlError, Format};
 use crate::device::{Appends, Device, File, FileSystem, Lock};
 use crate::error::OpenError;
 use crate::fatal::OnFatal;
+use crate::features;
 use crate::ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
 use crate::intake::Intake;
 use crate::limits::{LOCK_RETRY_MS, LOCK_TRIES, NEVER_RECYCLE_MAX};
@@ -245,6 +246,7 @@ fn format(device: &dyn Device, format: Format) -> Result<(Control, Arc<dyn File>
         slot_seq: 0,
         log_uuid: LogUuid(uuid),
         epoch: Epoch(0),
+        features: features::FRESH,
         format,
         active_segment: SegmentId(0),
         active_stamp: 0,

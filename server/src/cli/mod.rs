@@ -12,6 +12,7 @@ pub(crate) mod repair;
 pub(crate) mod serve;
 pub(crate) mod sink;
 pub(crate) mod token;
+pub(crate) mod upgrade;
 
 /// Fine.
 pub(crate) const EXIT_OK: u8 = 0;
@@ -42,6 +43,8 @@ enum Command {
     Dump(dump::Args),
     /// Give up the damaged end of a log.
     Repair(repair::Args),
+    /// Start writing a newer format.
+    Upgrade(upgrade::Args),
     /// Look after what the log is kept for.
     Sink(sink::Args),
     /// Load a server and check that it sold exactly.
@@ -56,6 +59,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Check(args) => check::run(args),
         Command::Dump(args) => dump::run(args),
         Command::Repair(args) => repair::run(args),
+        Command::Upgrade(args) => upgrade::run(args),
         Command::Sink(args) => sink::run(args),
         Command::Bench(args) => bench::run(args),
     }
