@@ -211,6 +211,59 @@ fn a_segment_of_another_log_is_refused() {
 }
 
 #[test]
+fn a_segment_cut_short_and_two_that_changed_places_are_refused() {
+    let data_dir = sold(2);
+    sell(data_dir.path(), 11, 1);
+    sell(data_dir.path(), 21, 1);
+    let segments = segments(data_dir.path());
+    let contents: Vec<_> = segments.iter().map(|path| fs::read(path).unwrap()).collect();
+    for (segment, content) in segments.iter().zip(&contents) {
+        let file = segment.file_name().unwrap().to_str().unwrap();
+        for bytes in [0, BLOCK, content.len() / 2, content.len() - 1] {
+            fs::write(segment, &content[..bytes]).unwrap();
+            assert_refused_untouched(data_dir.path(), REFUSED, &[file]);
+        }
+        fs::write(segment, content).unwrap();
+    }
+    fs::write(&segments[0], &contents[1]).unwrap();
+    fs::write(&segments[1], &contents[0]).unwrap();
+    assert_refused_untouched(data_dir.path(), REFUSED, &["seg"]);
+}
+
+#[test]
+fn half_a_copy_of_a_directory_is_refused() {
+    let data_dir = sold(2);
+    sell(data_dir.path(), 11, 1);
+    let whole = tree(data_dir.path());
+    let newest = segments(data_dir.path()).pop().unwrap();
+    for left_out in [newest, data_dir.path().join("CONTROL")] {
+        let content = whole[&left_out].1.as_ref().unwrap();
+        fs::remove_file(&left_out).unwrap();
+        let file = left_out.file_name().unwrap().to_str().unwrap();
+        assert_refused_untouched(data_dir.path(), REFUSED, &[file]);
+        fs::write(&left_out, content).unwrap();
+    }
+}
+
+/// What is mounted goes with the process, so that it is listed before its end.
+#[test]
+fn a_file_system_in_memory_is_refused_and_left_empty() {
+    let dir = scratch();
+    let script = r#"mount -t tmpfs tmpfs "$1" || exit
+        "$2" serve --demo --listen 127.0.0.1:0 --data-dir "$1"; code=$?
+        ls -A "$1"; exit $code"#;
+    let mut command = std::process::Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(dir.path());
+    let output = command.arg(env!("CARGO_BIN_EXE_sluice")).output().unwrap();
+    assert_refused(&output, REFUSED, &["memory", "--accept-file-system"]);
+    let listed = String::from_utf8(output.stdout).unwrap();
+    assert!(listed.lines().all(|line| line.starts_with("listening on")), "{listed}");
+}
+
+#[test]
 fn a_control_file_that_is_none_is_refused() {
     let data_dir = sold(1);
     edit(&data_dir.path().join("CONTROL"), |bytes| bytes.fill(b'x'));
