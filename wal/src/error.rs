@@ -140,6 +140,9 @@ pub enum ReadError {
         /// The first that is there.
         oldest: Lsn,
     },
+    /// Where the log ends can't be told.
+    #[error(transparent)]
+    NoEnd(Box<OpenError>),
     /// No frame ends there, so no reader can have stopped there.
     #[error("no frame ends at LSN {0}")]
     NotAFrameEnd(Lsn),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use crate::control::{Control, Format};
 use crate::device::{Device, Lock};
-use crate::error::OpenError;
+use crate::error::{OpenError, ReadError};
 use crate::ids::{Epoch, LogUuid, Lsn, SegmentId};
 use crate::names;
 use crate::open::{io_error, read_control};
@@ -18,6 +18,7 @@ use crate::recover::{self, Extent, FRAMES_AT, Reach, Replay, TornTail};
 use crate::scan::{self, Scanner};
 use crate::snapshot::{self, SnapshotError, SnapshotReader};
 use crate::start::Start;
+use crate::verdict::Case;
 
 /// What reading the whole log found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -162,8 +163,21 @@ pub fn follow(device: Arc<dyn Device>) -> Result<Reader, OpenError> {
     let (control, _) = read_control_of_log(&*device)?;
     let format = control.format;
     let source = Arc::clone(&device);
-    let end = move || promised_lsn(&*source).unwrap_or(Lsn(0));
+    let end = move || match promised_lsn(&*source) {
+        // Given back while it was looked at: the next look sees the log as it is then.
+        Err(error) if has_moved(&error) => Ok(Lsn(0)),
+        promised => promised.map_err(|error| ReadError::NoEnd(Box::new(error))),
+    };
     Ok(Reader::new(device, format, Box::new(end)))
+}
+
+/// Whether a server beside may have given back a segment while it was looked at.
+fn has_moved(error: &OpenError) -> bool {
+    match error {
+        OpenError::Refused { case, .. } => *case == Case::SegmentMissing,
+        OpenError::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
 }
 
 fn read_control_of_log(device: &dyn Device) -> Result<(Control, Option<Box<dyn Lock>>), OpenError> {

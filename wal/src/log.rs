@@ -166,7 +166,7 @@ impl Log {
         Reader::new(
             Arc::clone(&self.inner.parts.device),
             self.inner.format,
-            Box::new(move || log.durable_lsn()),
+            Box::new(move || Ok(log.durable_lsn())),
         )
     }
 

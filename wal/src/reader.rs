@@ -53,11 +53,14 @@ impl<'a> Frame<'a> {
     }
 }
 
+/// Tells how far the log is durable.
+pub(crate) type Mark = Box<dyn Fn() -> Result<Lsn, ReadError> + Send>;
+
 /// Reads the log from a place on.
 pub struct Reader {
     device: Arc<dyn Device>,
     format: Format,
-    durable_lsn: Box<dyn Fn() -> Lsn + Send>,
+    durable_lsn: Mark,
     /// The mark when it was last asked for. It only grows (W2), so it is asked for again only
     /// where this one is reached: a bystander pays for the answer with a scan.
     known_durable: Lsn,
@@ -69,11 +72,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(
-        device: Arc<dyn Device>,
-        format: Format,
-        durable_lsn: Box<dyn Fn() -> Lsn + Send>,
-    ) -> Self {
+    pub(crate) fn new(device: Arc<dyn Device>, format: Format, durable_lsn: Mark) -> Self {
         Self { device, format, durable_lsn, known_durable: Lsn(0), scanner: None, limit: 0 }
     }
 
@@ -81,7 +80,7 @@ impl Reader {
     /// that [`Reader::next_frame`] gives the one after it. Returns that frame's chain, 0 for none.
     pub fn seek(&mut self, lsn: Lsn) -> Result<u32, ReadError> {
         self.scanner = None;
-        let end = (self.durable_lsn)();
+        let end = (self.durable_lsn)()?;
         if lsn > end {
             return Err(ReadError::BeyondEnd { asked: lsn, end });
         }
@@ -138,7 +137,7 @@ impl Reader {
         }
         let next_lsn = self.scanner.as_ref().map_or(Lsn(0), |scanner| scanner.position.next_lsn);
         if next_lsn > self.known_durable {
-            self.known_durable = (self.durable_lsn)();
+            self.known_durable = (self.durable_lsn)()?;
             // What was read ahead is older than this mark: frames up to it may be missing there,
             // and the segment may have been sealed.
             if let Some(scanner) = &mut self.scanner {
