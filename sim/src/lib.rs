@@ -9,6 +9,7 @@
 //! | [`errors`]   | every operation of a workload fails, in every way                         |
 //! | [`compound`] | a second blow while the first is being recovered from                     |
 //! | [`corrupt`]  | damage that no crash can do, on logs whose promises are known             |
+//! | [`trace`]    | power cut at every operation of real runs on a real file system             |
 //! | [`planted`]  | all of them, on a log with a known fault                                  |
 //!
 //! They rest on [`workload`] (the steps), [`process`] (who takes them), [`truth`] (what really
@@ -24,5 +25,6 @@ pub mod planted;
 pub mod process;
 pub mod report;
 mod snapshots;
+pub mod trace;
 pub mod truth;
 pub mod workload;
