@@ -9,7 +9,8 @@
 //! | [`errors`]   | every operation of a workload fails, in every way                         |
 //! | [`compound`] | a second blow while the first is being recovered from                     |
 //! | [`corrupt`]  | damage that no crash can do, on logs whose promises are known             |
-//! | [`trace`]    | power cut at every operation of real runs on a real file system             |
+//! | [`mangle`]   | files that neither a disk nor a build of ours made                        |
+//! | [`trace`]    | power cut at every operation of real runs on a real file system           |
 //! | [`planted`]  | all of them, on a log with a known fault                                  |
 //!
 //! They rest on [`workload`] (the steps), [`process`] (who takes them), [`truth`] (what really
@@ -21,6 +22,7 @@ pub mod corrupt;
 pub mod crash;
 pub mod errors;
 pub mod fates;
+pub mod mangle;
 pub mod planted;
 pub mod process;
 pub mod report;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use sim::report::{Report, Scale, Settings};
 use sim::workload::{Step, parse};
-use sim::{compound, corrupt, crash, errors, planted, trace};
+use sim::{compound, corrupt, crash, errors, mangle, planted, trace};
 use wal::device::sim::{Fault, FaultKind};
 use wal::planted::Bug;
 
@@ -17,6 +17,7 @@ campaigns, and what names a case of a workload:
   errors     --at N --kind NAME [--lasting] [--cut N]
   compound   --first N --operation N
   corrupt    [--torn] --case N
+  mangle     --case N (without a workload)
   trace      (real runs in the directory for temporary files)
   planted    (every known fault against every campaign)
 
@@ -117,6 +118,10 @@ fn run(arguments: &[String]) -> Result<bool, Usage> {
         ("corrupt", Some((word, _))) => {
             corrupt::again(word, rest.flag("--torn"), settings, rest.index("--case")?)
         }
+        ("mangle", _) => match rest.number("--case")? {
+            Some(case) => mangle::again(settings, case),
+            None => mangle::run(settings),
+        },
         ("trace", _) => trace::run(settings, &std::env::temp_dir()),
         ("planted", _) => return Ok(hunt(settings)),
         (other, _) => return Err(Usage(format!("there is no campaign {other}"))),

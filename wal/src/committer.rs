@@ -305,7 +305,9 @@ impl Tail {
             device.open_to_append(&spare).map_err(|source| failure("open", &spare, source))?;
         write_full(&*file, header.encode().bytes(), 0)
             .map_err(|source| failure("write", &spare, source))?;
-        file.sync_data().map_err(|source| failure("sync", &spare, source))?;
+        if !planted::has(Bug::HeaderNotSynced) {
+            file.sync_data().map_err(|source| failure("sync", &spare, source))?;
+        }
         let path = names::segment(id);
         device.rename(&spare, &path).map_err(|source| failure("rename", &spare, source))?;
         if !planted::has(Bug::SkipDirectorySync) {
@@ -340,6 +342,9 @@ impl Tail {
 /// process.
 fn fail(parts: &Parts, failure: Failure) -> LogUnavailable {
     let Failure { op, path, source } = failure;
+    if planted::has(Bug::FailureNotPoisoned) {
+        return LogUnavailable;
+    }
     let first = parts.watermark.poison();
     parts.intake.close();
     // A commit and the making of a spare may fail side by side: the owner is told once.

@@ -40,6 +40,7 @@ use crate::features;
 use crate::fields::Fields;
 use crate::ids::{Epoch, LogUuid, Lsn, SegmentId};
 use crate::limits::{BLOCK_BYTES, NEVER_RECYCLE_MAX, SHARDS_MAX, SINKS_MAX};
+use crate::planted::{self, Bug};
 use std::sync::Arc;
 
 pub(crate) const CONTROL_PATH: &str = "CONTROL";
@@ -266,7 +267,8 @@ impl Control {
     pub(crate) fn write(&mut self, file: &dyn File) -> io::Result<()> {
         let mut next = self.clone();
         next.slot_seq += 1;
-        let offset = (next.slot_seq % 2) * BLOCK_BYTES as u64;
+        let slot = if planted::has(Bug::ControlSlotNotAlternating) { 1 } else { next.slot_seq % 2 };
+        let offset = slot * BLOCK_BYTES as u64;
         write_full(file, next.encode().bytes(), offset)?;
         file.sync_data()?;
         *self = next;

@@ -275,6 +275,10 @@ pub(crate) fn read_control(device: &dyn Device) -> Result<(Control, Arc<dyn File
     ))?;
     let path = device.display(CONTROL_PATH);
     match control {
+        // Memory is asked for by these constants: a slot that checks may still be none of ours.
+        Ok(control) if check_format(&control.format).is_err() => {
+            Err(OpenError::NotOurs { path, what: "holds constants that no log has" })
+        }
         Ok(control) => Ok((control, file)),
         Err(ControlError::Damaged) => {
             Err(OpenError::NotOurs { path, what: "is damaged, or no CONTROL of a log" })

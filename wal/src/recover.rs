@@ -227,7 +227,11 @@ impl Segment<'_> {
     ) -> Result<(), OpenError> {
         let Self { device, header, .. } = *self;
         let path = names::segment(header.segment_id);
-        let file = device.open_uncached(&path).map_err(|source| OpenError::Io {
+        let opened = match planted::has(Bug::TailReadThroughCache) {
+            true => device.open(&path),
+            false => device.open_uncached(&path),
+        };
+        let file = opened.map_err(|source| OpenError::Io {
             op: "open",
             path: device.display(&path),
             source,
@@ -302,7 +306,7 @@ impl Segment<'_> {
             && end.last_lsn.plus(1) == next.first_lsn
             && self.header.segment_id == next.prev_segment_id
             && self.header.epoch <= next.epoch;
-        if whole {
+        if whole || planted::has(Bug::SealUnchecked) {
             return Ok(());
         }
         let until = format!(" to LSN {}", next.first_lsn.0.saturating_sub(1));
@@ -350,6 +354,7 @@ impl Segment<'_> {
             anything_beyond: survey.damage_bytes > 0,
             clean: match &self.control.clean_end {
                 None => CleanWitness::Silent,
+                Some(_) if planted::has(Bug::CleanEndIgnored) => CleanWitness::Silent,
                 Some(clean) if clean == end => CleanWitness::Agrees,
                 Some(_) => CleanWitness::Differs,
             },

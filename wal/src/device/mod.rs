@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::limits::BLOCK_BYTES;
+use crate::planted::{self, Bug};
 
 mod direct;
 pub(crate) mod posix;
@@ -114,6 +115,7 @@ pub(crate) fn write_full(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> 
     while !bytes.is_empty() {
         match file.write_at(bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(_) if planted::has(Bug::ShortWriteTakenForWhole) => break,
             Ok(written) => {
                 bytes = &bytes[written..];
                 offset += written as u64;
