@@ -46,7 +46,6 @@ bugs! {
     SnapshotRenamedBeforeSync = "Gives a snapshot its name before it is synced.";
     DamagedSnapshotAccepted = "Begins from a snapshot without checking it.";
     PayloadUnchecked = "Does not check a frame's payload.";
-    SealUnchecked = "Reads on behind a segment that ends before its seal.";
     CleanEndIgnored = "Forgets where the last clean shutdown left the log.";
     TailReadThroughCache = "Judges the end of the log by what the page cache has and the disk never got.";
     ShortWriteTakenForWhole = "Goes on after a write of which only a part was done.";
