@@ -10,6 +10,7 @@
 //! | [`compound`] | a second blow while the first is being recovered from                     |
 //! | [`corrupt`]  | damage that no crash can do, on logs whose promises are known             |
 //! | [`planted`]  | all of them, on a log with a known fault                                  |
+//! | [`whole`]    | engine, projection and database in one thread, everything failing at once |
 //!
 //! They rest on [`workload`] (the steps), [`process`] (who takes them), [`truth`] (what really
 //! happened), [`fates`] (what a power cut leaves) and [`report`] (counts, and the command that runs
@@ -24,4 +25,5 @@ pub mod planted;
 pub mod process;
 pub mod report;
 pub mod truth;
+pub mod whole;
 pub mod workload;
