@@ -1,5 +1,6 @@
-//! A migration added to the folder must reach the binary: the macro alone would not see it.
+//! A migration added to a folder must reach the binary: the macro alone would not see it.
 
 fn main() {
     println!("cargo:rerun-if-changed=sqlite");
+    println!("cargo:rerun-if-changed=mysql");
 }

@@ -14,7 +14,7 @@ fn recovery(criterion: &mut Criterion) {
         sale.batch(1_000).wait().unwrap();
     }
     sale.engine.close().unwrap();
-    let Sale { dir, engine, .. } = sale;
+    let Sale { dir: Some(dir), engine, .. } = sale else { panic!("a sale in a directory") };
     drop(engine);
 
     let mut group = criterion.benchmark_group("recovery");

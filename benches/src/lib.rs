@@ -2,12 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't run ends")]
 
+pub mod raw;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::core::event::{Actor, DeadLetterPolicy, Definition, Front, LatePayment};
 use engine::core::ids::{ActivityId, SkuId, UserId};
 use engine::core::limits::{TIME_MS_MAX, UNITS_MAX};
-use engine::{BatchRequest, Engine, EngineOptions};
+use engine::{BatchAnswer, BatchRequest, Busy, Engine, EngineOptions, Pending};
 use tempfile::TempDir;
 
 /// Who sets the sale up.
@@ -29,9 +33,12 @@ pub fn definition() -> Definition<'static> {
     }
 }
 
-/// A directory on the disk that the build lies on: a temporary one is often memory.
+/// A directory on the disk that the build lies on: a temporary one is often memory. Where
+/// `BENCH_DIR` names a folder it lies there; in memory, say, to see the processor's share alone.
 pub fn data_dir() -> TempDir {
-    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let target = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let root = std::env::var_os("BENCH_DIR").map_or_else(target, PathBuf::from);
+    std::fs::create_dir_all(&root).unwrap();
     tempfile::Builder::new().prefix("bench-").tempdir_in(root).unwrap()
 }
 
@@ -41,47 +48,90 @@ pub struct Sale {
     pub engine: Engine,
     /// The activity on sale.
     pub activity: ActivityId,
-    /// The data directory, removed in the end.
-    pub dir: TempDir,
+    /// The data directory, removed in the end; `None` where the caller keeps one.
+    pub dir: Option<TempDir>,
     next_user: AtomicU64,
 }
 
 impl Sale {
-    /// Opens a fresh sale.
+    /// A fresh sale that commits by itself.
     pub fn open() -> Self {
+        Self::in_temporary(true)
+    }
+
+    /// A fresh sale whose caller commits.
+    pub fn without_threads() -> Self {
+        Self::in_temporary(false)
+    }
+
+    fn in_temporary(threads: bool) -> Self {
         let dir = data_dir();
-        let (engine, _) = Engine::open(EngineOptions::new(dir.path())).unwrap();
+        let sale = Self::at(dir.path(), threads);
+        Self { dir: Some(dir), ..sale }
+    }
+
+    /// A fresh sale in `dir`, which is empty or missing.
+    pub fn at(dir: &Path, threads: bool) -> Self {
+        let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
+        let options = EngineOptions { threads, accept_file_system, ..EngineOptions::new(dir) };
+        let (engine, _) = Engine::open(options).unwrap();
+        let commit = || {
+            if !threads {
+                engine.commit().unwrap();
+            }
+        };
         let created = engine.create(None, ACTOR, UNITS_MAX, definition()).unwrap();
+        commit();
         let activity = created.wait().unwrap().unwrap().id;
-        engine.publish(activity, ACTOR).unwrap().wait().unwrap().unwrap();
-        Self { engine, activity, dir, next_user: AtomicU64::new(1) }
+        let published = engine.publish(activity, ACTOR).unwrap();
+        commit();
+        published.wait().unwrap().unwrap();
+        Self { engine, activity, dir: None, next_user: AtomicU64::new(1) }
     }
 
     /// `count` buyers that never bought.
-    pub fn users(&self, count: u64) -> std::ops::Range<u64> {
+    pub fn users(&self, count: u64) -> Range<u64> {
         let first = self.next_user.fetch_add(count, Ordering::Relaxed);
         first..first + count
     }
 
     /// Buys one unit for each of `count` fresh users, in one batch, without waiting for the disk.
-    pub fn batch(&self, count: u64) -> engine::Pending<Vec<engine::BatchAnswer>> {
-        let requests: Vec<_> = self
-            .users(count)
-            .map(|user| BatchRequest {
-                user: UserId::new(user).unwrap(),
-                request_id: REQUEST_ID,
-                quantity: 1,
-            })
-            .collect();
+    pub fn batch(&self, count: u64) -> Pending<Vec<BatchAnswer>> {
+        self.batch_of(self.users(count), REQUEST_ID, 1)
+    }
+
+    /// Buys `quantity` units for each of `users`, in one batch, without waiting for the disk.
+    pub fn batch_of(
+        &self,
+        users: Range<u64>,
+        request_id: &str,
+        quantity: u32,
+    ) -> Pending<Vec<BatchAnswer>> {
+        let user = |user| UserId::new(user).unwrap();
+        let requests: Vec<_> =
+            users.map(|it| BatchRequest { user: user(it), request_id, quantity }).collect();
         loop {
             match self.engine.reserve_batch(self.activity, &requests, Front::Api) {
                 Ok(pending) => return pending,
-                Err(engine::Busy::Overloaded) => std::thread::yield_now(),
+                Err(Busy::Overloaded) => std::thread::yield_now(),
                 Err(error) => panic!("{error}"),
             }
         }
     }
+
+    /// Buys for `count` fresh users in whole batches, and commits each on this thread: for a sale
+    /// without threads.
+    pub fn fill(&self, count: u64) {
+        for _ in 0..count / USERS_A_BATCH {
+            let pending = self.batch(USERS_A_BATCH);
+            self.engine.commit().unwrap();
+            pending.wait().unwrap();
+        }
+    }
 }
+
+/// Purchases in a batch: what a busy event loop gathers in one turn.
+pub const USERS_A_BATCH: u64 = 1_024;
 
 /// As long as a UUID is in text.
 pub const REQUEST_ID: &str = "0190a6f0-7b7e-7cc1-9b57-3f1a2c0d4e5f";

@@ -4,14 +4,19 @@
 //! [`Follower::step`] moves one batch. After any error the follower is thrown away, with its
 //! connection and all it remembered, and another one meets the sink anew.
 
+use std::collections::BTreeMap;
+
+use engine::core::event::{Body, Event};
+use engine::core::ids::ReservationId;
 use wal::Lsn;
 
 use crate::announce::{Announcer, holds_only_marks};
 use crate::cursor::{self, Cursor, Fork, Halt, Place, Verdict};
-use crate::host::Host;
+use crate::host::{Busy, Failure, Host};
 use crate::lag::Lag;
 use crate::sql::SinkError;
-use crate::sql::sink::{SINK_NAME, SqlSink};
+use crate::sql::needs::decode;
+use crate::sql::sink::{OrderOptions, SINK_NAME, SqlSink, Undeliverable};
 use crate::sql::store::Store;
 use crate::tail::{BATCH_RECORDS_MAX, Batch, EventSource as _, SeekError, Unreadable};
 
@@ -30,6 +35,9 @@ pub enum FollowError {
     /// The log could not be read.
     #[error(transparent)]
     Log(#[from] Unreadable),
+    /// The engine took no dead letter now.
+    #[error("the engine can't take a dead letter now: {0}")]
+    Busy(#[from] Busy),
     /// The log no longer has what it had a moment ago.
     #[error("the log can't be read from where the sink stands: {0}")]
     Lost(#[source] SeekError),
@@ -41,6 +49,7 @@ impl FollowError {
         match self {
             Self::Sink(error) => error.is_transient(),
             Self::Log(error) => error.passing,
+            Self::Busy(_) => true,
             _ => false,
         }
     }
@@ -78,8 +87,8 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
     ///
     /// # Errors
     /// Where sink and log don't belong together, or one of them does not answer.
-    pub async fn meet(host: &'h H, store: S) -> Result<Self, FollowError> {
-        let mut sink = SqlSink::new(store, host);
+    pub async fn meet(host: &'h H, store: S, options: OrderOptions) -> Result<Self, FollowError> {
+        let mut sink = SqlSink::new(store, host, options);
         let mut source = host.source();
         let found = sink.read_cursor().await?;
         let at = found.map_or(Lsn(0), |cursor| cursor.lsn);
@@ -130,7 +139,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             lag.batch_read(self.batch.oldest_commit_us());
         }
         if !holds_only_marks(&self.batch) {
-            self.cursor = self.sink.apply(&self.batch, &self.cursor).await?;
+            self.apply().await?;
             self.announcer.note(&self.batch);
             self.announcer.announce(self.host);
         }
@@ -139,6 +148,51 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             lag.applied(end.lsn);
         }
         Ok(Step::Applied { records: self.batch.len() })
+    }
+
+    /// Writes the batch. What no order can hold is told to the log, and only then written as a dead
+    /// letter: the rows behind it go on.
+    async fn apply(&mut self) -> Result<(), FollowError> {
+        let mut undeliverable = Undeliverable::new();
+        loop {
+            let applied = self.sink.apply(&self.batch, &self.cursor, &undeliverable).await;
+            let error = match applied {
+                Ok(cursor) => {
+                    self.cursor = cursor;
+                    return Ok(());
+                }
+                Err(error) => error,
+            };
+            let Some((ids, why)) = error.undeliverable() else { return Err(error.into()) };
+            let new: Vec<_> =
+                ids.iter().copied().filter(|id| !undeliverable.contains_key(id)).collect();
+            if new.is_empty() {
+                // The row of the dead letter itself is refused.
+                return Err(error.into());
+            }
+            tracing::warn!(%error, first = %new[0], "dead letters");
+            self.host.dead_letter(&self.failures(&new)?, &why)?;
+            undeliverable.extend(new.into_iter().map(|id| (id, why.clone())));
+        }
+    }
+
+    /// The records of the batch that asked for the orders of `ids`, the last one of each.
+    fn failures(&self, ids: &[ReservationId]) -> Result<Vec<Failure>, SinkError> {
+        let mut asked = BTreeMap::new();
+        for (entry, event) in self.batch.entries().zip(decode(&self.batch)?) {
+            if let (_, Event { body, .. }) = event
+                && let Body::Reserved { reservation, .. }
+                | Body::ReservationAdopted { reservation, .. }
+                | Body::DeadLetterResolved { reservation, .. } = body
+            {
+                asked.insert(reservation, entry.shard_seq);
+            }
+        }
+        let failure = |reservation: &ReservationId| Failure {
+            reservation: *reservation,
+            shard_seq: asked.get(reservation).copied().unwrap_or(0),
+        };
+        Ok(ids.iter().map(failure).collect())
     }
 
     /// The server may have died between the sink's commit and the mark: says again what the sink

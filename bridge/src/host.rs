@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 pub use engine::Busy;
-use engine::core::ids::OrderPrefix;
+use engine::core::ids::{OrderPrefix, ReservationId};
 use wal::{LogIdentity, Lsn};
 
 use crate::tail::EventSource;
@@ -41,6 +41,24 @@ pub trait Host: Send + Sync + 'static {
     /// # Errors
     /// Where nothing was appended; the bridge asks again later.
     fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy>;
+
+    /// No order can hold these reservations, because of `why`. By its activity's policy each is
+    /// given back or kept for an operator. Returns once that is durable; one that is a dead letter
+    /// already, or was given back before, changes nothing.
+    ///
+    /// # Errors
+    /// Where not all were taken; the bridge asks again later, for all of them.
+    fn dead_letter(&self, failures: &[Failure], why: &str) -> Result<(), Busy>;
+}
+
+/// A reservation that no order can hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// The reservation.
+    pub reservation: ReservationId,
+    /// Sequence in its shard of the record that asked for the order: its acceptance, or a retry. A
+    /// failure from before a retry, told again after a crash, is no news.
+    pub shard_seq: u64,
 }
 
 impl Host for engine::Engine {
@@ -76,5 +94,18 @@ impl Host for engine::Engine {
 
     fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
         self.sink_advanced(sink, lsn, marks)
+    }
+
+    fn dead_letter(&self, failures: &[Failure], why: &str) -> Result<(), Busy> {
+        // Told together, waited for together: they share a sync.
+        let mut told = Vec::with_capacity(failures.len());
+        for Failure { reservation, shard_seq } in failures {
+            told.push(self.dead_lettered(*reservation, *shard_seq, why)?);
+        }
+        for answer in told {
+            // Refused is done with, too: nothing is left for this reservation to lead to.
+            let _ = answer.wait().map_err(|_| Busy::LogUnavailable)?;
+        }
+        Ok(())
     }
 }

@@ -89,6 +89,10 @@ impl Lag {
         self.state.send_replace(state);
     }
 
+    pub(crate) fn state(&self) -> State {
+        self.state.borrow().clone()
+    }
+
     pub(crate) fn subscribe(&self) -> watch::Receiver<State> {
         self.state.subscribe()
     }

@@ -31,6 +31,7 @@ pub mod follow;
 pub mod host;
 pub mod lag;
 mod log_source;
+pub mod redis;
 pub mod run;
 pub mod sql;
 pub mod tail;

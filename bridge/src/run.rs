@@ -18,13 +18,14 @@ use crate::host::Host;
 use crate::lag::{Cause, Lag, State, Status};
 use crate::sql::database::{Database, UrlError};
 use crate::sql::schema::SchemaError;
+use crate::sql::sink::OrderOptions;
 
 /// How long the thread waits for the log before it looks whether it shall stop.
-const IDLE_WAIT: Duration = Duration::from_millis(50);
+pub(crate) const IDLE_WAIT: Duration = Duration::from_millis(50);
 
 /// A log that has failed answers at once that nothing more will be durable: without a pause the
 /// thread would spin until the process has ended.
-const FAILED_LOG_WAIT: Duration = Duration::from_millis(1);
+pub(crate) const FAILED_LOG_WAIT: Duration = Duration::from_millis(1);
 
 /// How much lower the thread's priority is: yields to the sale without starving on a full machine.
 const THREAD_NICE: i32 = 5;
@@ -32,11 +33,17 @@ const THREAD_NICE: i32 = 5;
 /// How long after its deadline a thread that hangs in its database is waited for.
 const STOP_GRACE: Duration = Duration::from_secs(1);
 
+/// How long a sink that met a row it can't go on with waits before it looks again: a person, or
+/// `reconcile`, may have moved it aside.
+const HALTED_WAIT: Duration = Duration::from_secs(5);
+
 /// What a bridge is started with.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Where orders go: `sqlite:<path>` or `mysql://<user>@<host>/<database>`.
     pub database_url: String,
+    /// How orders are written.
+    pub orders: OrderOptions,
 }
 
 /// Why a bridge could not be started at all.
@@ -145,6 +152,22 @@ impl BridgeHandle {
 /// is no error: the state says so, and it is asked again.
 pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, StartError> {
     let database = Database::at(&options.database_url)?;
+    let orders = options.orders;
+    launch(host, "bridge-sql", move |host, lag, stopped| async move {
+        Runner { host: &*host, database, orders, lag: &lag, stopped }.run().await;
+    })
+}
+
+/// Starts a sink's thread, named `name`, which runs `body` and ends with it.
+pub(crate) fn launch<H: Host, F, B>(
+    host: Arc<H>,
+    name: &'static str,
+    body: F,
+) -> Result<BridgeHandle, StartError>
+where
+    F: FnOnce(Arc<H>, Arc<Lag>, Stopped) -> B + Send + 'static,
+    B: Future<Output = ()>,
+{
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -161,9 +184,8 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
         if let Err(error) = rustix::process::nice(THREAD_NICE) {
             tracing::debug!(%error, "the bridge keeps its priority");
         }
-        let runner = Runner { host: &*host, database, lag: &lag, stopped };
-        let run = AssertUnwindSafe(|| runtime.block_on(runner.run()));
-        if catch_unwind(run).is_err() {
+        let run = || runtime.block_on(body(host, Arc::clone(&lag), Stopped(stopped)));
+        if catch_unwind(AssertUnwindSafe(run)).is_err() {
             let why = "the bridge broke one of its invariants and stands still: \
                        restart the server, and report the panic in its log";
             tracing::error!(why);
@@ -172,11 +194,40 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
         // Nobody waits where the handle was dropped.
         let _ = end.send(());
     };
-    thread::Builder::new()
-        .name("bridge-sql".to_owned())
-        .spawn(thread)
-        .map_err(StartError::Thread)?;
+    thread::Builder::new().name(name.to_owned()).spawn(thread).map_err(StartError::Thread)?;
     Ok(BridgeHandle { watcher, stop, ended })
+}
+
+/// Whether, and by when, a sink is told to end.
+pub(crate) struct Stopped(watch::Receiver<Option<Stop>>);
+
+impl Stopped {
+    /// Whether a sink that holds everything up to `position` may end.
+    pub(crate) fn may_end(&self, position: Lsn) -> bool {
+        match *self.0.borrow() {
+            Some(stop) => position >= stop.target || Instant::now() >= stop.deadline,
+            // A handle that was dropped.
+            None => self.0.has_changed().is_err(),
+        }
+    }
+
+    /// Waits for `wait`, but not beyond the end that was asked for; whether to end.
+    pub(crate) async fn is_told_to_stop_within(&mut self, wait: Duration) -> bool {
+        let until = Instant::now() + wait;
+        loop {
+            let stop = *self.0.borrow_and_update();
+            let now = Instant::now();
+            let end = stop.map_or(until, |stop| until.min(stop.deadline));
+            if now >= end {
+                return stop.is_some_and(|stop| now >= stop.deadline);
+            }
+            let change = tokio::time::timeout(end - now, self.0.changed()).await;
+            if let Ok(Err(_)) = change {
+                // The handle was dropped.
+                return true;
+            }
+        }
+    }
 }
 
 /// Why a session ended.
@@ -208,8 +259,9 @@ impl SessionError {
 struct Runner<'h, H> {
     host: &'h H,
     database: Database,
+    orders: OrderOptions,
     lag: &'h Lag,
-    stopped: watch::Receiver<Option<Stop>>,
+    stopped: Stopped,
 }
 
 impl<H: Host> Runner<'_, H> {
@@ -218,15 +270,23 @@ impl<H: Host> Runner<'_, H> {
         loop {
             let Err(error) = self.session(&mut backoff).await else { break };
             if !error.is_transient() {
-                let why = error.to_string();
-                tracing::error!(%error, "the SQL sink stands still; the sale goes on");
-                self.lag.set(State::Halted { why, cause: error.cause() });
-                return;
+                let (why, cause) = (error.to_string(), error.cause());
+                let halted = State::Halted { why, cause };
+                if self.lag.state() != halted {
+                    tracing::error!(%error, "the SQL sink stands still; the sale goes on");
+                    self.lag.set(halted);
+                }
+                // Which log or schema a database has, only a start finds out anew.
+                if cause != Cause::Content || self.stopped.is_told_to_stop_within(HALTED_WAIT).await
+                {
+                    return;
+                }
+                continue;
             }
             let wait = backoff.next_wait();
             tracing::warn!(%error, wait_ms = wait.as_millis(), "the SQL sink will try again");
             self.lag.retrying(error.to_string());
-            if self.is_told_to_stop_within(wait).await {
+            if self.stopped.is_told_to_stop_within(wait).await {
                 break;
             }
         }
@@ -235,15 +295,23 @@ impl<H: Host> Runner<'_, H> {
 
     /// Meets the sink and follows the log until told to stop.
     async fn session(&mut self, backoff: &mut Backoff) -> Result<(), SessionError> {
-        self.database.prepare().await?;
-        let mut follower = Follower::meet(self.host, self.database.store()).await?;
+        self.database.prepare(self.orders.split).await?;
+        let mut follower = Follower::meet(self.host, self.database.store(), self.orders).await?;
         self.lag.applied(follower.position());
-        self.lag.set(State::Running);
+        let is_halted = || matches!(self.lag.state(), State::Halted { .. });
+        if !is_halted() {
+            self.lag.set(State::Running);
+        }
         loop {
-            if self.may_end(follower.position()) {
+            if self.stopped.may_end(follower.position()) {
                 return Ok(());
             }
-            match follower.step_noting(Some(self.lag)).await? {
+            let step = follower.step_noting(Some(self.lag)).await?;
+            if is_halted() {
+                // It got past what halted it.
+                self.lag.set(State::Running);
+            }
+            match step {
                 Step::Applied { .. } => backoff.reset(),
                 Step::CaughtUp => {
                     // Blocks the runtime: nothing else runs in it.
@@ -251,32 +319,6 @@ impl<H: Host> Runner<'_, H> {
                         tokio::time::sleep(FAILED_LOG_WAIT).await;
                     }
                 }
-            }
-        }
-    }
-
-    fn may_end(&self, position: Lsn) -> bool {
-        match *self.stopped.borrow() {
-            Some(stop) => position >= stop.target || Instant::now() >= stop.deadline,
-            // A handle that was dropped.
-            None => self.stopped.has_changed().is_err(),
-        }
-    }
-
-    /// Waits for `wait`, but not beyond the end that was asked for.
-    async fn is_told_to_stop_within(&mut self, wait: Duration) -> bool {
-        let until = Instant::now() + wait;
-        loop {
-            let stop = *self.stopped.borrow_and_update();
-            let now = Instant::now();
-            let end = stop.map_or(until, |stop| until.min(stop.deadline));
-            if now >= end {
-                return stop.is_some_and(|stop| now >= stop.deadline);
-            }
-            let change = tokio::time::timeout(end - now, self.stopped.changed()).await;
-            if let Ok(Err(_)) = change {
-                // The handle was dropped.
-                return true;
             }
         }
     }

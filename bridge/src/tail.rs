@@ -104,8 +104,7 @@ pub trait EventSource: Send {
 pub struct Batch {
     bytes: Vec<u8>,
     records: Vec<RecordHead>,
-    oldest_commit_us: u64,
-    end: Option<FrameEnd>,
+    ends: Vec<FrameEnd>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,8 +122,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.records.clear();
-        self.oldest_commit_us = 0;
-        self.end = None;
+        self.ends.clear();
     }
 
     /// Appends one record of the frame that is being read.
@@ -147,10 +145,7 @@ impl Batch {
     pub fn end_frame(&mut self, end: FrameEnd) {
         let last = self.records.last().map(|record| record.lsn);
         assert!(last == Some(end.lsn), "a frame ends with its last record");
-        if self.end.is_none() {
-            self.oldest_commit_us = end.commit_us;
-        }
-        self.end = Some(end);
+        self.ends.push(end);
     }
 
     /// Reads frames until `records_max` records or [`BATCH_BYTES_MAX`] bytes are reached or the
@@ -169,7 +164,7 @@ impl Batch {
                 break;
             }
             assert!(
-                self.end.map(|end| end.lsn) == self.records.last().map(|record| record.lsn),
+                self.end().map(|end| end.lsn) == self.records.last().map(|record| record.lsn),
                 "a source ends the frame it reads"
             );
         }
@@ -178,12 +173,17 @@ impl Batch {
 
     /// Where the last frame ends; `None` where the batch is empty.
     pub fn end(&self) -> Option<FrameEnd> {
-        self.end
+        self.ends.last().copied()
+    }
+
+    /// Where each frame ends, in order.
+    pub fn frame_ends(&self) -> &[FrameEnd] {
+        &self.ends
     }
 
     /// When the oldest frame was committed, Unix microseconds.
     pub fn oldest_commit_us(&self) -> u64 {
-        self.oldest_commit_us
+        self.ends.first().map_or(0, |end| end.commit_us)
     }
 
     /// Records it holds.

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use bridge::lag::State;
 use bridge::sql::queries::{OrderStatus, Queries};
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::split::Split;
 use bridge::{BridgeHandle, Drained, Options, start};
 use engine::core::event::{Actor, Definition, Front, RestoreReason};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
@@ -34,7 +36,7 @@ fn url(path: &Path) -> String {
 }
 
 fn bridge(engine: &Engine, database: &Path) -> BridgeHandle {
-    let options = Options { database_url: url(database) };
+    let options = Options { database_url: url(database), orders: OrderOptions::default() };
     start(Arc::new(engine.clone()), &options).unwrap()
 }
 
@@ -88,7 +90,7 @@ async fn what_was_bought_is_ordered_once_and_stays_so_over_a_restart() {
     let second = bridge(&engine, &database);
     let drained = tokio::task::spawn_blocking(move || second.stop(PATIENCE)).await.unwrap();
     assert_eq!(drained, Drained::Yes);
-    let queries = Queries::open(&url(&database)).unwrap();
+    let queries = Queries::open(&url(&database), Split::ONE).unwrap();
     let counts = queries.order_counts(activity).await.unwrap();
     assert_eq!(
         counts,

@@ -14,6 +14,8 @@ use bridge::lag::{Cause, State};
 use bridge::sql::SinkError;
 use bridge::sql::database::DatabaseStore;
 use bridge::sql::schema::{SchemaError, prepare_sqlite};
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::split::Split;
 use bridge::sql::sqlite::connect_options;
 use bridge::sql::store::StoreError;
 use bridge::{Drained, Options, start};
@@ -32,6 +34,7 @@ on_each_database!(
     the_older_of_two_servers_is_fenced_off_and_writes_nothing,
     an_empty_database_needs_the_logs_beginning,
     a_foreign_row_halts_the_sink_which_names_it,
+    a_halted_thread_goes_on_once_the_foreign_row_is_moved_aside,
     units_that_somebody_else_changed_halt_the_sink,
     a_reservation_whose_rows_are_gone_halts_the_sink,
     the_equation_is_the_databases_own_rule_too,
@@ -56,8 +59,8 @@ async fn meet<'h>(
     host: &'h MemoryHost,
     place: &Place,
 ) -> Result<Follower<'h, MemoryHost, DatabaseStore>, FollowError> {
-    place.database().prepare().await.unwrap();
-    Follower::meet(host, place.database().store()).await
+    place.database().prepare(Split::ONE).await.unwrap();
+    Follower::meet(host, place.database().store(), OrderOptions::default()).await
 }
 
 async fn catch_up(host: &MemoryHost, place: &Place) -> Result<(), FollowError> {
@@ -188,6 +191,32 @@ async fn a_foreign_row_halts_the_sink_which_names_it(place: Place) {
     assert_projected(&place, &history).await;
 }
 
+async fn a_halted_thread_goes_on_once_the_foreign_row_is_moved_aside(place: Place) {
+    let (host, mut history) = followed(&place).await;
+    history.run(60);
+    let count = place.number("SELECT COUNT(*) FROM flashsale_pre_deductions").await;
+    let (_, id) = history.reservations[usize::try_from(count).unwrap() + 1];
+    place
+        .execute(&format!(
+            "INSERT INTO orders (order_no, user_id, order_type, status, activity_id, \
+             purchase_slot, total_amount, pay_amount, expire_at, created_at, updated_at) \
+             VALUES ('1{:017}', 1, 'seckill', 'paid', 1, 1, 1, 1, 1, 1, 1)",
+            id.get()
+        ))
+        .await;
+    let options = Options { database_url: place.url(), orders: OrderOptions::default() };
+    let bridge = start(Arc::new(host), &options).unwrap();
+    let watcher = bridge.watcher();
+    let state = state_of(&watcher, |state| matches!(state, State::Halted { .. })).await;
+    let State::Halted { why, cause: Cause::Content } = state else { panic!("{state:?}") };
+    assert!(why.contains(&format!("1{:017}", id.get())), "{why}");
+    place.execute(&format!("DELETE FROM orders WHERE order_no = '1{:017}'", id.get())).await;
+    state_of(&watcher, |state| *state == State::Running).await;
+    let drained = tokio::task::spawn_blocking(move || bridge.stop(PATIENCE)).await.unwrap();
+    assert_eq!(drained, Drained::Yes);
+    assert_projected(&place, &history).await;
+}
+
 async fn units_that_somebody_else_changed_halt_the_sink(place: Place) {
     let (host, mut history) = followed(&place).await;
     place
@@ -235,7 +264,7 @@ async fn a_database_with_foreign_tables_is_refused_untouched() {
     connection.close().await.unwrap();
     let before = std::fs::read(&path).unwrap();
 
-    let error = prepare_sqlite(&options(&path)).await.unwrap_err();
+    let error = prepare_sqlite(&options(&path), Split::ONE).await.unwrap_err();
     let SchemaError::ForeignTables { tables } = &error else { panic!("{error}") };
     assert_eq!(tables, &["users", "wp_posts"]);
     assert!(!error.is_transient());
@@ -245,7 +274,7 @@ async fn a_database_with_foreign_tables_is_refused_untouched() {
 async fn a_foreign_table_beside_ours_is_refused_by_its_name(place: Place) {
     followed(&place).await;
     place.execute("CREATE TABLE notes (id INTEGER)").await;
-    let error = place.database().prepare().await.unwrap_err();
+    let error = place.database().prepare(Split::ONE).await.unwrap_err();
     assert!(matches!(&error, SchemaError::ForeignTables { tables } if tables == &["notes"]));
 }
 
@@ -258,11 +287,11 @@ async fn a_newer_or_altered_schema_is_refused(place: Place) {
              VALUES (9999, 'later', TRUE, x'00', 0)",
         )
         .await;
-    let error = place.database().prepare().await.unwrap_err();
+    let error = place.database().prepare(Split::ONE).await.unwrap_err();
     assert!(matches!(error, SchemaError::Newer { version: 9999 }), "{error}");
     place.execute("DELETE FROM _sqlx_migrations WHERE version = 9999").await;
     place.execute("UPDATE _sqlx_migrations SET checksum = x'00'").await;
-    let error = place.database().prepare().await.unwrap_err();
+    let error = place.database().prepare(Split::ONE).await.unwrap_err();
     assert!(matches!(error, SchemaError::Altered { version: 1 }), "{error}");
 }
 
@@ -275,7 +304,7 @@ async fn state_of(watcher: &bridge::Watcher, wanted: fn(&State) -> bool) -> Stat
 async fn the_thread_delivers_drains_and_stops(place: Place) {
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 5);
-    let options = Options { database_url: place.url() };
+    let options = Options { database_url: place.url(), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host.clone()), &options).unwrap();
     let watcher = bridge.watcher();
     assert_eq!(watcher.first_contact().await, State::Running);
@@ -289,7 +318,7 @@ async fn the_thread_delivers_drains_and_stops(place: Place) {
 async fn the_thread_halts_on_a_fork_and_says_so(place: Place) {
     let (host, _) = followed(&place).await;
     host.roll_back_to(2);
-    let options = Options { database_url: place.url() };
+    let options = Options { database_url: place.url(), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host), &options).unwrap();
     let state = state_of(&bridge.watcher(), |state| matches!(state, State::Halted { .. })).await;
     assert!(matches!(state, State::Halted { cause: Cause::Fork, .. }));
@@ -304,7 +333,7 @@ async fn a_database_that_is_away_is_asked_again_until_it_is_back() {
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 6);
     history.run(50);
-    let options = Options { database_url: url(&path) };
+    let options = Options { database_url: url(&path), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host.clone()), &options).unwrap();
     let watcher = bridge.watcher();
     state_of(&watcher, |state| matches!(state, State::Retrying { .. })).await;
@@ -323,7 +352,7 @@ async fn a_stop_without_a_database_ends_at_its_deadline_and_says_what_is_left() 
     let path = directory.path().join("never").join("orders.db");
     let host = MemoryHost::new();
     let history = History::new(host.clone(), 6);
-    let options = Options { database_url: url(&path) };
+    let options = Options { database_url: url(&path), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host), &options).unwrap();
     let stop = move || bridge.stop(Duration::from_millis(1));
     let drained = tokio::task::spawn_blocking(stop).await.unwrap();

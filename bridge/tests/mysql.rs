@@ -13,6 +13,8 @@ use bridge::sql::accounts::{Accounts, Sku};
 use bridge::sql::database::Database;
 use bridge::sql::queries::Queries;
 use bridge::sql::schema::SchemaError;
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::split::Split;
 use bridge::sql::store::StoreError;
 use bridge::{Drained, Options, start};
 use engine::core::ids::SkuId;
@@ -29,12 +31,13 @@ use support::{MemoryHost, Random};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 async fn catch_up(host: &MemoryHost, place: &Place) {
-    let mut follower = Follower::meet(host, place.database().store()).await.unwrap();
+    let mut follower =
+        Follower::meet(host, place.database().store(), OrderOptions::default()).await.unwrap();
     while follower.step().await.unwrap() != Step::CaughtUp {}
 }
 
 async fn refusal(url: &str) -> SchemaError {
-    Database::at(url).unwrap().prepare().await.unwrap_err()
+    Database::at(url).unwrap().prepare(Split::ONE).await.unwrap_err()
 }
 
 /// The error is one line with `words` in it.
@@ -69,7 +72,7 @@ async fn the_thread_outlives_its_server_and_catches_up() {
     let place = Place::on(&server, "orders").await;
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 7);
-    let options = Options { database_url: place.url() };
+    let options = Options { database_url: place.url(), orders: OrderOptions::default() };
     let bridge = start(Arc::new(host.clone()), &options).unwrap();
     let mut states = bridge.watcher().subscribe();
     states.wait_for(|state| *state == State::Running).await.unwrap();
@@ -118,7 +121,7 @@ async fn two_servers_that_start_at_once_make_the_schema_once() {
     system.execute("CREATE DATABASE orders").await;
     let database = Database::at(&server.url("orders")).unwrap();
     let (one, two) = (database.clone(), database.clone());
-    let (one, two) = tokio::join!(one.prepare(), two.prepare());
+    let (one, two) = tokio::join!(one.prepare(Split::ONE), two.prepare(Split::ONE));
     one.unwrap();
     two.unwrap();
     let place = Place::MariaDb { name: "orders".to_owned(), server };
@@ -127,10 +130,10 @@ async fn two_servers_that_start_at_once_make_the_schema_once() {
 
     // One died in the middle of a migration: the row says so, the table may be there or not.
     place.execute("UPDATE _sqlx_migrations SET success = FALSE WHERE version = 15").await;
-    database.prepare().await.unwrap();
+    database.prepare(Split::ONE).await.unwrap();
     place.execute("UPDATE _sqlx_migrations SET success = FALSE WHERE version = 15").await;
     place.execute("DROP TABLE bridge_cursor").await;
-    database.prepare().await.unwrap();
+    database.prepare(Split::ONE).await.unwrap();
     assert_eq!(place.number("SELECT COUNT(*) FROM bridge_cursor").await, 0);
 }
 
@@ -161,7 +164,7 @@ async fn a_database_that_can_not_be_used_is_one_clear_line() {
     says(&refusal(&server.url_of("poor:secret", "orders")).await, "read only");
     system.execute("SET GLOBAL read_only = 0").await;
     let database = Database::at(&server.url_of("poor:secret", "orders")).unwrap();
-    database.prepare().await.unwrap();
+    database.prepare(Split::ONE).await.unwrap();
 
     system.execute("SET GLOBAL max_allowed_packet = 1048576").await;
     says(&refusal(&server.url("orders")).await, "max_allowed_packet");
@@ -171,7 +174,7 @@ async fn a_database_that_can_not_be_used_is_one_clear_line() {
 async fn after_an_outage_the_first_question_and_the_first_account_succeed() {
     let server = Rc::new(MariaDb::start());
     let place = Place::on(&server, "orders").await;
-    let queries = Queries::open(&place.url()).unwrap();
+    let queries = Queries::open(&place.url(), Split::ONE).unwrap();
     let accounts = Accounts::open(&place.url()).unwrap();
     let sku = |id| Sku { id: SkuId::new(id).unwrap(), title: "shoe".to_owned(), price: None };
     queries.ping().await.unwrap();
@@ -189,4 +192,91 @@ async fn after_an_outage_the_first_question_and_the_first_account_succeed() {
     accounts.upsert_skus(&[sku(4)], 1).await.unwrap();
     let ids = [1, 2, 3, 4].map(|id| SkuId::new(id).unwrap());
     assert_eq!(queries.skus(&ids).await.unwrap(), [sku(1), sku(3), sku(4)]);
+}
+
+/// A certificate of `localhost` and the authority that signed it, as PEM files: certificate, key,
+/// authority.
+fn make_certificates(directory: &std::path::Path, name: &str) -> [String; 3] {
+    use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+
+    let authority_key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&authority_key).unwrap();
+    let issuer = Issuer::new(params, authority_key);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    [("cert", certificate.pem()), ("key", key.serialize_pem()), ("ca", authority.pem())].map(
+        |(part, pem)| {
+            let path = directory.join(format!("{name}-{part}.pem"));
+            std::fs::write(&path, pem).unwrap();
+            path.to_str().unwrap().to_owned()
+        },
+    )
+}
+
+#[tokio::test]
+async fn a_connection_is_encrypted_and_a_strangers_server_refused_as_the_url_says() {
+    use sqlx::{Connection as _, MySqlConnection};
+
+    let directory = tempfile::tempdir().unwrap();
+    let [certificate, key, authority] = make_certificates(directory.path(), "ours");
+    let [_, _, stranger] = make_certificates(directory.path(), "theirs");
+    let server = Rc::new(MariaDb::start_with(&[
+        &format!("--ssl-cert={certificate}"),
+        &format!("--ssl-key={key}"),
+        &format!("--ssl-ca={authority}"),
+    ]));
+    let place = Place::on(&server, "orders").await;
+    place.execute("CREATE USER sealed IDENTIFIED BY 'secret' REQUIRE SSL").await;
+    place.execute("GRANT ALL ON orders.* TO sealed").await;
+    let url =
+        |parameters: &str| format!("{}&{parameters}", server.url_of("sealed:secret", "orders"));
+    let checked = format!("ssl-mode=VERIFY_IDENTITY&ssl-ca={authority}");
+    for parameters in [checked.as_str(), "ssl-mode=REQUIRED", "ssl-mode=PREFERRED"] {
+        Database::at(&url(parameters)).unwrap().prepare(Split::ONE).await.unwrap();
+        let mut connection = MySqlConnection::connect(&url(parameters)).await.unwrap();
+        let sql = "SHOW SESSION STATUS LIKE 'Ssl_cipher'";
+        let (_, cipher): (String, String) =
+            sqlx::query_as(sql).fetch_one(&mut connection).await.unwrap();
+        assert!(!cipher.is_empty(), "{parameters}");
+    }
+    let error = refusal(&url("ssl-mode=DISABLED")).await;
+    says(&error, "ALL PRIVILEGES");
+    let error = refusal(&url(&format!("ssl-mode=VERIFY_CA&ssl-ca={stranger}"))).await;
+    assert!(error.is_transient() && !error.to_string().contains("secret"), "{error}");
+
+    // A server that offers none is refused where the URL insists.
+    let open = MariaDb::start_with(&["--skip-ssl"]);
+    let insisting = format!("{}&ssl-mode=REQUIRED", open.url("mysql"));
+    assert!(refusal(&insisting).await.is_transient());
+}
+
+#[tokio::test]
+async fn a_servers_time_zone_and_its_clock_changes_move_no_instant() {
+    // Sydney puts its clocks back and forth; so does the session of whoever looks.
+    let server = Rc::new(MariaDb::start_with(&["--default-time-zone=+11:00"]));
+    let place = Place::on(&server, "orders").await;
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 5);
+    // An hour that some clocks show twice, and one that they leave out.
+    let edges = [1_712_419_200_000_u64, 1_712_422_800_000, 1_728_144_000_000, 1_728_147_600_000];
+    for (buyer, at_ms) in (1..).zip(edges) {
+        history.set_time(at_ms - 1);
+        history.buy(0, buyer);
+        history.set_time(at_ms);
+        history.buy(1, buyer);
+    }
+    history.end_frame();
+    catch_up(&host, &place).await;
+    let created = place.rows("SELECT created_at, expire_at FROM orders ORDER BY created_at").await;
+    let created: Vec<_> =
+        created.iter().map(|row| (row.number(0).unwrap(), row.number(1).unwrap())).collect();
+    let expected: Vec<_> = edges
+        .into_iter()
+        .flat_map(|at_ms| [at_ms - 1, at_ms])
+        .map(|at_ms| (at_ms, at_ms + support::history::DEFINITION.payment_ttl_ms))
+        .collect();
+    assert_eq!(created, expected);
 }

@@ -5,7 +5,9 @@ mod support;
 
 use bridge::follow::{Follower, Step};
 use bridge::sql::accounts::{Accounts, Address, Existing, NewUser, Role, Sku};
-use bridge::sql::queries::{OrderStatus, Page, Queries};
+use bridge::sql::queries::{OrderStatus, Queries, Window};
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::split::Split;
 use bridge::sql::store::StoreError;
 use engine::core::command::{Command, Reserve};
 use engine::core::event::{Actor, Front, RestoreReason};
@@ -17,6 +19,7 @@ use support::place::Place;
 use support::{HASH_KEY, MemoryHost};
 
 on_each_database!(
+    a_login_is_found_by_its_name_byte_by_byte_and_takes_a_new_password,
     hostile_texts_come_back_as_they_went_in_and_stay_different,
     orders_are_listed_newest_first_by_status_and_page_and_counted,
     the_catalogue_takes_new_titles_and_accounts_are_made_once,
@@ -43,7 +46,8 @@ fn user(id: u64) -> UserId {
 }
 
 async fn catch_up(host: &MemoryHost, place: &Place) {
-    let mut follower = Follower::meet(host, place.database().store()).await.unwrap();
+    let mut follower =
+        Follower::meet(host, place.database().store(), OrderOptions::default()).await.unwrap();
     while follower.step().await.unwrap() != Step::CaughtUp {}
 }
 
@@ -71,6 +75,35 @@ fn new_user(id: u64, username: &str, default_address: Option<Address>) -> NewUse
     NewUser { id: user(id), username, password_hash, role: Role::User, default_address }
 }
 
+async fn a_login_is_found_by_its_name_byte_by_byte_and_takes_a_new_password(place: Place) {
+    let host = MemoryHost::new();
+    catch_up(&host, &place).await;
+    let accounts = Accounts::open(&place.url()).unwrap();
+    let queries = Queries::open(&place.url(), Split::ONE).unwrap();
+    let with_hash = |id, name: &str| NewUser {
+        password_hash: Some(format!("hash of {id}")),
+        role: Role::Admin,
+        ..new_user(id, name, None)
+    };
+    let users: Vec<_> = (1..).zip(HOSTILE).map(|(id, name)| with_hash(id, name)).collect();
+    accounts.create_users(&users, Existing::Refuse, 1).await.unwrap();
+    accounts.create_users(&[new_user(90, "plain", None)], Existing::Refuse, 1).await.unwrap();
+    for (id, name) in (1..).zip(HOSTILE) {
+        let found = queries.login(name).await.unwrap().unwrap();
+        assert_eq!((found.user, found.role), (user(id), Role::Admin), "{name:?}");
+        assert_eq!(found.password_hash, Some(format!("hash of {id}")));
+    }
+    let plain = queries.login("plain").await.unwrap().unwrap();
+    assert_eq!((plain.role, plain.password_hash), (Role::User, None));
+    for name in ["", "Plain", "plain ", "' OR '1'='1"] {
+        assert_eq!(queries.login(name).await.unwrap(), None, "{name:?}");
+    }
+    assert!(accounts.set_password(user(90), "another", 2).await.unwrap());
+    assert!(!accounts.set_password(user(91), "another", 2).await.unwrap());
+    let changed = queries.login("plain").await.unwrap().unwrap();
+    assert_eq!(changed.password_hash.as_deref(), Some("another"));
+}
+
 async fn hostile_texts_come_back_as_they_went_in_and_stay_different(place: Place) {
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 1);
@@ -90,15 +123,16 @@ async fn hostile_texts_come_back_as_they_went_in_and_stay_different(place: Place
     assert_eq!(history.reservations.len(), HOSTILE.len() + 3);
     catch_up(&host, &place).await;
 
-    let queries = Queries::open(&place.url()).unwrap();
+    let queries = Queries::open(&place.url(), Split::ONE).unwrap();
     for (buyer, text) in (1..).zip(HOSTILE) {
-        let page = Page { number: 1, size: 10 };
-        let orders = queries.orders_of(user(buyer), None, page).await.unwrap();
+        let page = Window { offset: 0, count: 10 };
+        let orders = queries.orders_of(user(buyer), None, page, &[]).await.unwrap();
         assert_eq!((orders.total, orders.orders.len()), (1, 1));
         assert_eq!(orders.orders[0].address, Some(address(text)));
         assert_eq!(orders.orders[0].items[0].title, DEFINITION.title);
     }
-    let without = queries.orders_of(user(77), None, Page { number: 1, size: 2 }).await.unwrap();
+    let without =
+        queries.orders_of(user(77), None, Window { offset: 0, count: 2 }, &[]).await.unwrap();
     assert_eq!((without.total, without.orders.len()), (3, 2));
     assert_eq!(without.orders[0].address, None);
 }
@@ -117,10 +151,11 @@ async fn orders_are_listed_newest_first_by_status_and_page_and_counted(place: Pl
     history.end_frame();
     catch_up(&host, &place).await;
 
-    let queries = Queries::open(&place.url()).unwrap();
+    let queries = Queries::open(&place.url(), Split::ONE).unwrap();
     queries.ping().await.unwrap();
-    let all = queries.orders_of(user(9), None, Page { number: 1, size: 2 }).await.unwrap();
-    let second = queries.orders_of(user(9), None, Page { number: 2, size: 2 }).await.unwrap();
+    let all = queries.orders_of(user(9), None, Window { offset: 0, count: 2 }, &[]).await.unwrap();
+    let second =
+        queries.orders_of(user(9), None, Window { offset: 2, count: 2 }, &[]).await.unwrap();
     assert_eq!((all.total, all.orders.len(), second.orders.len()), (3, 2, 1));
     let mut numbers: Vec<_> =
         all.orders.iter().chain(&second.orders).map(|order| order.order_no.clone()).collect();
@@ -128,16 +163,16 @@ async fn orders_are_listed_newest_first_by_status_and_page_and_counted(place: Pl
     numbers.dedup();
     assert_eq!(numbers.len(), 3);
 
-    let page = Page { number: 1, size: 10 };
+    let page = Window { offset: 0, count: 10 };
     let paid_orders =
-        queries.orders_of(user(9), Some(OrderStatus::Paid), page).await.unwrap().orders;
+        queries.orders_of(user(9), Some(OrderStatus::Paid), page, &[]).await.unwrap().orders;
     assert_eq!(paid_orders.len(), 1);
-    let order = queries.order(&paid_orders[0].order_no).await.unwrap().unwrap();
+    let order = queries.order(user(9), &paid_orders[0].order_no).await.unwrap().unwrap();
     assert_eq!(order, paid_orders[0]);
     assert_eq!((order.reservation_id, order.payment_no.as_deref()), (paid.get(), Some("P1")));
     assert_eq!((order.items.len(), order.total_amount), (1, DEFINITION.price));
     assert_eq!(order.expire_ms, order.created_ms + DEFINITION.payment_ttl_ms);
-    assert_eq!(queries.order("100000000000000000").await.unwrap(), None);
+    assert_eq!(queries.order(user(9), "100000000000000000").await.unwrap(), None);
     let counts = queries.order_counts(activity_id(0)).await.unwrap();
     let expected =
         [(OrderStatus::Cancelled, 1), (OrderStatus::Paid, 1), (OrderStatus::PendingPayment, 1)];
@@ -148,7 +183,7 @@ async fn the_catalogue_takes_new_titles_and_accounts_are_made_once(place: Place)
     let host = MemoryHost::new();
     catch_up(&host, &place).await;
     let accounts = Accounts::open(&place.url()).unwrap();
-    let queries = Queries::open(&place.url()).unwrap();
+    let queries = Queries::open(&place.url(), Split::ONE).unwrap();
     let sku = |id, title: &str, price| {
         let (id, title) = (SkuId::new(id).unwrap(), title.to_owned());
         Sku { id, title, price }

@@ -19,11 +19,14 @@
 //! |---|---|
 //! | [`core`] | the rules: pure, without clock, files or threads |
 //! | `runtime/engine` | the shards over a log, and the one way a command goes through them |
-//! | `runtime/{purchase,operator,payment}` | the commands |
+//! | `runtime/{purchase,operator,payment,payments,refunds,dead_letters,calls}` | the commands |
+//! | `runtime/controls` | switches and lists that the engine and its server heed |
 //! | `runtime/pending` | answers held until durable |
+//! | `runtime/handle` | a caller that commits by itself |
 //! | `runtime/{open,replay,owner,directory}` | from files to state |
-//! | `runtime/{timer,clock}` | time |
-//! | `runtime/{sinks,views}` | what is told outward |
+//! | `runtime/{timer,archive,clock}` | time |
+//! | `runtime/skus` | one live activity a SKU, where readers outside need that |
+//! | `runtime/{sinks,views,present}` | what is told outward |
 //! | `runtime/{verify,entries}` | reading a log without opening it |
 
 #![warn(missing_docs)]
@@ -31,12 +34,18 @@
 pub mod core;
 mod runtime;
 
+pub use runtime::archive::ArchivedView;
+pub use runtime::calls::{Call, Called};
+pub use runtime::controls::PendingControl;
+pub use runtime::dead_letters::DeadLetterView;
 pub use runtime::engine::Engine;
 pub use runtime::entries::{Entries, Entry, entries};
 pub use runtime::error::{CloseError, OpenError};
 pub use runtime::open::{EngineOptions, OpenReport};
+pub use runtime::payments::{Callback, PaymentView, Recorded};
 pub use runtime::pending::Pending;
-pub use runtime::purchase::{BatchAnswer, BatchRequest, Purchase, Refused};
+pub use runtime::purchase::{BatchAnswer, BatchRequest, CountedAnswer, Purchase, Refused};
+pub use runtime::refunds::PendingRefund;
 pub use runtime::sinks::ORDERS_SINK;
 pub use runtime::stats::EngineStats;
 pub use runtime::verify::{ActivityReport, VerifyReport, verify};

@@ -213,6 +213,10 @@ fn a_batch_answers_as_its_purchases_would_one_by_one() {
     assert_eq!(answers[2], BatchAnswer::Refused(Refusal::LimitReached));
     assert!(matches!(answers[3], BatchAnswer::Reserved(_)));
     assert_eq!(answers[4], BatchAnswer::Refused(Refusal::SoldOut));
+    let counted = engine.reserve_batch_counted(id, &batch[..2], Front::Api).unwrap();
+    engine.commit().unwrap();
+    let remaining: Vec<_> = counted.wait().unwrap().iter().map(|it| it.remaining).collect();
+    assert_eq!(remaining, [0, 0]);
 }
 
 #[test]

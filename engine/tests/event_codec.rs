@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use engine::core::codec::{self, CodecError, FORMAT_VERSION};
 use engine::core::event::{
     Actor, Body, DeadLetterPolicy, DeadLetterResolution, DecreaseKey, Definition, Event, Figures,
-    Front, LatePayment, PaymentVerdict, RestoreReason, ShardMarks, Status,
+    Front, LatePayment, PaymentVerdict, RefundScope, RestoreReason, ShardMarks, Status,
 };
 use engine::core::ids::{ActivityId, Ordinal, Position, ReservationId, SkuId, UserId};
 use engine::core::limits::{ID_MAX, PAYMENT_TTL_MS_MAX, SHARDS_MAX, TIME_MS_MAX, UNITS_MAX};
@@ -155,6 +155,7 @@ fn bodies(it: &Parts) -> Vec<Body<'_>> {
     let resolution = DeadLetterResolution::ALL[it.code % DeadLetterResolution::ALL.len()];
     let status = Status::from_code(u8::try_from(it.code % 7).unwrap()).unwrap();
     let [restock, free_limit] = it.flags;
+    let scope = RefundScope::ALL[it.code % RefundScope::ALL.len()];
     let (payment_no, refund_no, request_id) = (&*it.id, &*it.id, &*it.id);
     let (note, key) = (&*it.note, &*it.id);
     let at = if it.flags[1] { Some(activity) } else { None };
@@ -191,6 +192,8 @@ fn bodies(it: &Parts) -> Vec<Body<'_>> {
         },
         Body::PaymentRecorded {
             activity: at,
+            reservation: at.map(|_| any),
+            channel: &it.name,
             payment_no,
             transaction: &it.short,
             amount: it.amount,
@@ -230,11 +233,17 @@ fn bodies(it: &Parts) -> Vec<Body<'_>> {
         },
         Body::RefundRequested {
             activity,
-            actor,
+            actor: maybe_actor,
             reservation: any,
+            user,
             refund_no,
+            scope,
             restock,
             free_limit,
+            channel: &it.name,
+            payment_no,
+            transaction: &it.short,
+            amount: it.amount,
             note,
         },
         Body::RefundSettled { activity, reservation: any, user, held, version, figures, refund_no },
@@ -265,7 +274,7 @@ fn bodies(it: &Parts) -> Vec<Body<'_>> {
             request_id,
             payment_no: &it.short,
         },
-        Body::ControlSet { actor, key, value: &it.body },
+        Body::ControlSet { actor, key, value: &it.body, expires_ms: it.times[0] },
         Body::ControlCleared { actor, key },
     ]
 }

@@ -10,7 +10,7 @@ use engine::core::decide::{Outcome, Purchase, decide, reserve};
 use engine::core::digest::digest;
 use engine::core::event::{
     Actor, Body, DeadLetterPolicy, DeadLetterResolution, DecreaseKey, Definition, Event, Figures,
-    Front, LatePayment, PaymentVerdict, RestoreReason, ShardMarks, Status,
+    Front, LatePayment, PaymentVerdict, RefundScope, RestoreReason, ShardMarks, Status,
 };
 use engine::core::ids::{ActivityId, Ordinal, Position, ReservationId, SkuId, UserId};
 use engine::core::request::RequestHasher;
@@ -135,7 +135,7 @@ impl Sale {
     }
 
     fn refund_status(&self, id: ReservationId) -> RefundStatus {
-        self.shard.activity(activity()).unwrap().refund(id).unwrap().status
+        self.shard.activity(activity()).unwrap().refund(id).unwrap().1.status
     }
 
     fn audit(&self) {
@@ -162,9 +162,15 @@ fn refund_requested(restock: bool, free_limit: bool) -> Body<'static> {
         activity: activity(),
         actor: ACTOR,
         reservation: own(1),
+        user: user(1),
         refund_no: "f1",
+        scope: RefundScope::Order,
         restock,
         free_limit,
+        channel: "",
+        payment_no: "",
+        transaction: "",
+        amount: 100,
         note: "",
     }
 }
@@ -302,14 +308,15 @@ fn a_dead_letter_is_opened_once_and_closed_once() {
     let rolled_back = closed(DeadLetterResolution::RolledBack);
     assert_eq!(sale.event(delivered), Err(ApplyError::DeadLetter(own(1))));
     sale.event(opened).unwrap();
-    assert!(sale.shard.activity(activity()).unwrap().is_dead_letter(own(1)));
+    assert!(sale.shard.activity(activity()).unwrap().dead_letter(own(1)).unwrap().is_open());
     assert_eq!(sale.event(opened), Err(ApplyError::DeadLetter(own(1))));
     let reserved = ApplyError::Status { reservation: own(1), status: Status::Reserved };
     assert_eq!(sale.event(rolled_back), Err(reserved), "its units are still locked");
     let reason = RestoreReason::DeadLetter;
     sale.run(&restore(own(1), reason));
-    sale.event(rolled_back).unwrap();
-    assert!(!sale.shard.activity(activity()).unwrap().is_dead_letter(own(1)));
+    assert_eq!(sale.event(rolled_back), Err(ApplyError::DeadLetter(own(1))), "it went with them");
+    assert_eq!(sale.event(opened), Err(ApplyError::DeadLetter(own(1))), "that stays so");
+    assert!(!sale.shard.activity(activity()).unwrap().dead_letter(own(1)).unwrap().is_open());
 }
 
 /// An activity of four adoptable units, one sold long ago, with two adopted reservations.
@@ -407,7 +414,10 @@ fn an_archived_activity_leaves_a_tombstone_that_answers_ended() {
     );
 
     let before = digest(&sale.shard);
-    sale.event(refund_requested(true, true)).unwrap();
+    let nothing_moves = ApplyError::Refund(own(1));
+    assert_eq!(sale.event(refund_requested(true, true)), Err(nothing_moves));
+    sale.event(refund_requested(false, false)).unwrap();
+    assert_eq!(sale.shard.open_refunds().count(), 1);
     assert_ne!(digest(&sale.shard), before, "the sequence moved");
     let paused = Body::Paused { activity: activity(), actor: ACTOR };
     assert_eq!(sale.event(paused), Err(ApplyError::Archived(activity())));
@@ -424,6 +434,18 @@ fn an_activity_publishes_itself_once() {
     sale.run(&Command::Publish { actor: ACTOR });
     sale.run(&Command::Unpublish { actor: ACTOR });
     assert_eq!(due_ms(&sale), None);
+}
+
+#[test]
+fn a_new_date_ahead_is_a_new_schedule() {
+    let mut sale = Sale::new();
+    sale.run(&Command::Unpublish { actor: ACTOR });
+    let due_ms = |sale: &Sale| sale.shard.activity(activity()).unwrap().publish_due_ms();
+    for (publish_at_ms, due) in [(NOW_MS, None), (NOW_MS + 5, Some(NOW_MS + 5)), (0, None)] {
+        let definition = Definition { publish_at_ms, ..DEFINITION };
+        sale.run(&Command::Edit { actor: ACTOR, version: None, total: 10, definition });
+        assert_eq!(due_ms(&sale), due);
+    }
 }
 
 #[test]
@@ -678,9 +700,15 @@ fn every_difference_that_answers_depend_on_shows_in_the_digest() {
                 activity: id,
                 actor: ACTOR,
                 reservation: own(2),
+                user: user(if is(2) { 3 } else { 2 }),
                 refund_no: "f1",
+                scope: RefundScope::Order,
                 restock: false,
                 free_limit: false,
+                channel: "",
+                payment_no: "",
+                transaction: "",
+                amount: 100,
                 note: "",
             },
             _ => Body::Paused { activity: id, actor: ACTOR },
@@ -697,12 +725,13 @@ fn every_difference_that_answers_depend_on_shows_in_the_digest() {
 fn controls_and_sinks_are_what_the_last_record_says() {
     let mut control = Control::default();
     let event = |body| Event { at_ms: NOW_MS, body };
-    let set = |value| event(Body::ControlSet { actor: ACTOR, key: "stop", value });
+    let set = |value| event(Body::ControlSet { actor: ACTOR, key: "stop", value, expires_ms: 0 });
+    let value = |control: &Control| Some(control.table().get("stop")?.value.to_vec());
     control.apply(&set(b"1"), 1).unwrap();
     control.apply(&set(b"2"), 2).unwrap();
-    assert_eq!(control.value("stop"), Some(&b"2"[..]));
+    assert_eq!(value(&control), Some(b"2".to_vec()));
     control.apply(&event(Body::ControlCleared { actor: ACTOR, key: "stop" }), 3).unwrap();
-    assert_eq!(control.value("stop"), None);
+    assert_eq!(value(&control), None);
 
     let mut buffer = Vec::new();
     let shards = ShardMarks::encode(&[(1, 10), (7, 3)], &mut buffer);
@@ -734,7 +763,7 @@ fn story() -> Vec<(u8, Vec<u8>)> {
     sale.event(Body::PaymentOpened {
         activity: id,
         reservation: own(1),
-        attempt: 0,
+        attempt: 1,
         channel: "mock",
         amount: 100,
         expires_ms: NOW_MS + 1,
@@ -742,6 +771,8 @@ fn story() -> Vec<(u8, Vec<u8>)> {
     .unwrap();
     sale.event(Body::PaymentRecorded {
         activity: Some(id),
+        reservation: Some(own(1)),
+        channel: "mock",
         payment_no: "p1",
         transaction: "t1",
         amount: 100,

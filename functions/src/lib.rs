@@ -9,11 +9,13 @@
 //! | place | idea |
 //! |---|---|
 //! | `sluice.lua` | the library; its opening tells how it keeps its state |
-//! | `tests/claims*.rs` | the contract's tables of calls and keys, row by row |
-//! | `tests/differential.rs` | random histories, library against engine |
-//! | `tests/common/` | a private server, the engine behind the same calls |
+//! | [`kit`] | a private server, the engine behind the same calls, random histories: for tests |
+//! | `tests/library/claims*.rs` | the contract's tables of calls and keys, row by row |
+//! | `tests/library/differential.rs` | random histories, library against engine |
 
 #![warn(missing_docs)]
 
 /// The library's text, as `FUNCTION LOAD` takes it.
 pub const LIBRARY: &str = include_str!("../sluice.lua");
+
+pub mod kit;

@@ -71,6 +71,39 @@ fn no_append_is_left_waiting_for_the_committer() {
 }
 
 #[test]
+fn a_lone_caller_needs_no_committer() {
+    loom::model(|| {
+        let log = log();
+        let ticket = append(&log).expect("there is room");
+        assert_eq!(log.wait_durable(ticket), Ok(()));
+        assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(1), 1));
+    });
+}
+
+#[test]
+fn callers_that_commit_by_themselves_leave_no_one_waiting() {
+    loom::model(|| {
+        let log = log();
+        let committer = {
+            let log = log.clone();
+            thread::spawn(move || commit_until(&log, 2))
+        };
+        let other = {
+            let log = log.clone();
+            thread::spawn(move || {
+                let ticket = append(&log).expect("there is room");
+                assert_eq!(log.wait_durable(ticket), Ok(()));
+            })
+        };
+        let ticket = append(&log).expect("there is room");
+        assert_eq!(log.wait_durable(ticket), Ok(()));
+        other.join().expect("the other caller does not panic");
+        committer.join().expect("the committer does not panic");
+        assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(2), 2));
+    });
+}
+
+#[test]
 fn two_committers_at_once_lose_and_repeat_nothing() {
     loom::model(|| {
         let log = log();

@@ -2,6 +2,8 @@ CREATE TABLE IF NOT EXISTS refunds (
     order_no     VARCHAR(64)     NOT NULL,
     refund_no    VARBINARY(64)   NOT NULL,
     activity_id  BIGINT UNSIGNED NOT NULL,
+    scope        VARCHAR(16)     NOT NULL CHECK (scope IN ('order', 'payment')),
+    payment_no   VARBINARY(64)   NOT NULL,
     amount       BIGINT          NOT NULL CHECK (amount >= 0),
     restock      TINYINT         NOT NULL CHECK (restock IN (0, 1)),
     free_limit   TINYINT         NOT NULL CHECK (free_limit IN (0, 1)),

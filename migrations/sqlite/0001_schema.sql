@@ -156,6 +156,8 @@ CREATE TABLE refunds (
     order_no     TEXT    NOT NULL,
     refund_no    TEXT    NOT NULL,
     activity_id  INTEGER NOT NULL,
+    scope        TEXT    NOT NULL CHECK (scope IN ('order', 'payment')),
+    payment_no   TEXT    NOT NULL,
     amount       INTEGER NOT NULL CHECK (amount >= 0),
     restock      INTEGER NOT NULL CHECK (restock IN (0, 1)),
     free_limit   INTEGER NOT NULL CHECK (free_limit IN (0, 1)),
@@ -196,16 +198,23 @@ CREATE TABLE blacklist (
     PRIMARY KEY (kind, value)
 ) STRICT, WITHOUT ROWID;
 
+-- Reservations that no order can hold; beside each stands what its order would be by now.
 CREATE TABLE dead_letters (
-    id          INTEGER NOT NULL PRIMARY KEY,
-    activity_id INTEGER NOT NULL,
-    user_id     INTEGER NOT NULL,
-    order_no    TEXT    NOT NULL,
-    reason      TEXT    NOT NULL,
-    status      TEXT    NOT NULL CHECK (status IN ('open', 'delivered', 'rolled_back')),
-    created_at  INTEGER NOT NULL,
-    resolved_at INTEGER
+    id            INTEGER NOT NULL PRIMARY KEY,
+    activity_id   INTEGER NOT NULL,
+    user_id       INTEGER NOT NULL,
+    order_no      TEXT    NOT NULL,
+    reason        TEXT    NOT NULL,
+    status        TEXT    NOT NULL CHECK (status IN ('open', 'delivered', 'rolled_back')),
+    needs_address INTEGER NOT NULL CHECK (needs_address IN (0, 1)),
+    order_status  TEXT    NOT NULL,
+    payment_no    TEXT,
+    paid_at       INTEGER,
+    cancelled_at  INTEGER,
+    created_at    INTEGER NOT NULL,
+    resolved_at   INTEGER
 ) STRICT;
+CREATE INDEX dead_letters_by_status ON dead_letters (status, created_at, id);
 
 -- What operators did. `subject` names what the action was about beside the activity: an operation
 -- key, a refund number, a control's key.

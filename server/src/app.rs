@@ -5,17 +5,21 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use engine::Engine;
 use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::config::Http;
+use crate::config::{Http, Settings};
+use crate::gate::Gate;
 use crate::http::problem::Code;
-use crate::identity::Tokens;
+use crate::identity::{Passwords, Tokens, Verified};
 use crate::listener::ConnectionCounts;
 use crate::metrics::Metrics;
+use crate::mirror::Mirror;
 use crate::orders::Orders;
+use crate::time::wall_seconds;
 
 /// The engine and what follows its log.
 pub(crate) struct App {
@@ -23,6 +27,8 @@ pub(crate) struct App {
     pub(crate) engine: Engine,
     /// The projection into SQL, and queries to it.
     pub(crate) orders: Orders,
+    /// The projection into Redis, where one is named.
+    pub(crate) mirror: Option<Mirror>,
 }
 
 /// Everything a request can reach.
@@ -31,10 +37,20 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Counts of the listener.
     pub(crate) connections: Arc<ConnectionCounts>,
+    /// Counts of the Redis port.
+    pub(crate) resp_connections: Arc<ConnectionCounts>,
     /// Changes whenever the order sink's mark became durable.
     pub(crate) ordered: watch::Sender<()>,
     /// Places for queries that wait.
     pub(crate) waiters: Semaphore,
+    /// Who may come in.
+    pub(crate) gate: Arc<Gate>,
+    /// Held while an operator changes limits.
+    pub(crate) changing_limits: tokio::sync::Mutex<()>,
+    /// Hashes passwords.
+    pub(crate) passwords: Passwords,
+    /// How long a login lasts.
+    pub(crate) login_ttl: Duration,
     /// Cancelled when the server is told to stop.
     pub(crate) stop: CancellationToken,
     http: watch::Receiver<Arc<Http>>,
@@ -45,19 +61,30 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// Nothing is recovered yet.
-    pub(crate) fn new(http: watch::Receiver<Arc<Http>>) -> Self {
+    ///
+    /// # Errors
+    /// The operating system has no randomness.
+    pub(crate) fn new(
+        settings: &Settings,
+        http: watch::Receiver<Arc<Http>>,
+    ) -> Result<Self, getrandom::Error> {
         let waiters = http.borrow().waiters_max.min(Semaphore::MAX_PERMITS);
-        Self {
+        Ok(Self {
             metrics: Metrics::new(),
             connections: Arc::new(ConnectionCounts::default()),
+            resp_connections: Arc::new(ConnectionCounts::default()),
             ordered: watch::Sender::new(()),
             waiters: Semaphore::new(waiters),
+            gate: Arc::new(Gate::new(settings)?),
+            changing_limits: tokio::sync::Mutex::new(()),
+            passwords: Passwords::new(),
+            login_ttl: settings.token.ttl,
             stop: CancellationToken::new(),
             http,
             draining: AtomicBool::new(false),
             tokens: OnceLock::new(),
             app: OnceLock::new(),
-        }
+        })
     }
 
     /// The bounds of the HTTP listener as they are now.
@@ -81,6 +108,20 @@ impl Shared {
     /// The engine is there: requests are decided from now on.
     pub(crate) fn start(&self, app: App) {
         assert!(self.app.set(app).is_ok(), "a server starts once");
+    }
+
+    /// The token of a caller: signed by us, and neither over, nor revoked, nor of an account that
+    /// is disabled.
+    ///
+    /// # Errors
+    /// `unauthenticated`, or `recovering` until the key is there.
+    pub(crate) fn verify(&self, token: &str) -> Result<Verified, Code> {
+        let verified = self.tokens()?.verify(token).map_err(|_| Code::Unauthenticated)?;
+        let controls = &self.gate.controls;
+        let now_ms = wall_seconds().saturating_mul(1000);
+        let refused =
+            controls.is_revoked(&verified.id) || controls.is_disabled(verified.caller.user, now_ms);
+        if refused { Err(Code::Unauthenticated) } else { Ok(verified) }
     }
 
     /// What decides.

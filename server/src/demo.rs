@@ -13,7 +13,7 @@ use engine::core::ids::{ActivityId, SkuId, UserId};
 use engine::{Busy, LogUnavailable};
 
 use crate::app::App;
-use crate::identity::{self, SignError, Tokens};
+use crate::identity::{self, PasswordError, Passwords, SignError, Tokens};
 
 const SKU: u64 = 20001;
 const ACTIVITY: u64 = 30001;
@@ -22,6 +22,8 @@ const USERS: u64 = 10_000;
 const PRICE: u64 = 9_900;
 const LENGTH_MS: u64 = 30 * 24 * 3600 * 1000;
 const PAYMENT_TTL_MS: u64 = 15 * 60 * 1000;
+/// Every demo shopper's. A demo is refused on an address that others can reach.
+const PASSWORD: &str = "demo-password";
 const TITLE: &str = "Demo: a mechanical keyboard";
 
 /// How long the printed tokens are good.
@@ -37,6 +39,9 @@ pub(crate) enum DemoError {
     /// The catalogue or the accounts could not be written.
     #[error("demo: {0}")]
     Store(#[from] StoreError),
+    /// The shoppers' password could not be hashed.
+    #[error("demo: the password could not be hashed ({0:?})")]
+    Password(PasswordError),
     /// The engine took nothing.
     #[error("demo: the engine is busy ({0:?})")]
     Busy(Busy),
@@ -76,14 +81,17 @@ impl From<Refusal> for DemoError {
 ///
 /// # Errors
 /// [`DemoError`]
-pub(crate) async fn prepare(app: &App) -> Result<(), DemoError> {
+pub(crate) async fn prepare(app: &App, passwords: &Passwords) -> Result<(), DemoError> {
     let now_ms = app.engine.now_ms();
     let sku = SkuId::new(SKU).ok_or(DemoError::Id(SKU))?;
     let accounts = &app.orders.accounts;
     accounts
         .upsert_skus(&[Sku { id: sku, title: TITLE.to_owned(), price: Some(PRICE) }], now_ms)
         .await?;
-    let users: Vec<NewUser> = (1..=USERS).filter_map(UserId::new).map(user).collect();
+    // One hash for all of them: it is everybody's password.
+    let hash = passwords.hash(PASSWORD.to_owned()).await.map_err(DemoError::Password)?;
+    let users = (1..=USERS).filter_map(UserId::new).map(|id| user(id, &hash));
+    let users: Vec<NewUser> = users.collect();
     for batch in users.chunks(USERS_PER_BATCH) {
         accounts.create_users(batch, Existing::Keep, now_ms).await?;
     }
@@ -111,11 +119,11 @@ pub(crate) async fn prepare(app: &App) -> Result<(), DemoError> {
     }
 }
 
-fn user(id: UserId) -> NewUser {
+fn user(id: UserId, hash: &str) -> NewUser {
     NewUser {
         id,
         username: format!("demo{id}"),
-        password_hash: None,
+        password_hash: Some(hash.to_owned()),
         role: Role::User,
         default_address: Some(Address {
             receiver: format!("Demo {id}"),
@@ -141,7 +149,7 @@ pub(crate) fn banner(tokens: &Tokens, address: SocketAddr) -> Result<String, Dem
     let admin = sign(USERS + 1, identity::Role::Admin)?;
     Ok(format!(
         "\nDemo: activity {ACTIVITY} sells {STOCK} units of SKU {SKU}, one a shopper, to users \
-         1..={USERS}.\n\n\
+         1..={USERS}, who log in as demo1, demo2, ... with the password {PASSWORD}.\n\n\
          A shopper's token and an operator's, good for a day:\n  \
          export TOKEN={shopper}\n  \
          export ADMIN={admin}\n\n\

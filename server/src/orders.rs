@@ -10,19 +10,33 @@ use bridge::lag::{Cause, State, Status};
 use bridge::sql::accounts::Accounts;
 use bridge::sql::database::{UrlError, without_secrets};
 use bridge::sql::queries::Queries;
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::split::{SPLIT_MAX, Split};
 use bridge::{BridgeHandle, Drained, StartError, Watcher};
 use engine::Engine;
 
+use crate::breaker::Breaker;
 use crate::cli::{EXIT_REFUSED, EXIT_USAGE};
 use crate::config::Settings;
 
 /// For the bridge to deliver what is durable when the server stops. What it doesn't, the next
 /// start does.
-const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// How long a start waits for a database that may have a fork to show. One that answers later is
 /// judged then.
-const CONTACT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONTACT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Ends when what `watcher` looks at is found to follow another history; else never.
+pub(crate) async fn forked(watcher: &Watcher) -> String {
+    let mut states = watcher.subscribe();
+    let forked = |state: &State| matches!(state, State::Halted { cause: Cause::Fork, .. });
+    let state = states.wait_for(forked).await.map(|state| state.clone());
+    match state {
+        Ok(State::Halted { why, .. }) => why,
+        _ => pending().await,
+    }
+}
 
 /// What keeps orders from being written. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +45,9 @@ pub(crate) enum OrdersError {
     /// The URL names no database that can be used.
     #[error(transparent)]
     Url(#[from] UrlError),
+    /// No such number of tables.
+    #[error("orders.split must be 1 to {SPLIT_MAX}")]
+    Split,
     /// The bridge can't be started.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -51,7 +68,7 @@ impl OrdersError {
     /// The exit code of the contract.
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Url(_) | Self::Start(_) => EXIT_USAGE,
+            Self::Url(_) | Self::Split | Self::Start(_) => EXIT_USAGE,
             Self::Fork(_) | Self::Schema { .. } => EXIT_REFUSED,
         }
     }
@@ -61,6 +78,8 @@ impl OrdersError {
 pub(crate) struct Orders {
     /// Reads.
     pub(crate) queries: Queries,
+    /// Spares requests a database that fails or drags.
+    pub(crate) breaker: Breaker,
     /// Catalogue and accounts.
     pub(crate) accounts: Accounts,
     watcher: Watcher,
@@ -73,6 +92,13 @@ fn database_url(settings: &Settings) -> String {
         .database
         .clone()
         .unwrap_or_else(|| format!("sqlite:{}", settings.data_dir.join("orders.db").display()))
+}
+
+/// How orders are written. A demo's shoppers need not know that an order wants an address.
+fn order_options(settings: &Settings) -> Result<OrderOptions, OrdersError> {
+    let split = Split::new(settings.orders.split).ok_or(OrdersError::Split)?;
+    let require_address = settings.orders.require_address.unwrap_or(!settings.demo);
+    Ok(OrderOptions { split, require_address })
 }
 
 /// The files that the database may keep in the data directory, which refuses strangers.
@@ -94,10 +120,14 @@ impl Orders {
     /// answer is no error: the sale does not depend on it.
     pub(crate) async fn start(settings: &Settings, engine: &Engine) -> Result<Self, OrdersError> {
         let database_url = database_url(settings);
-        let queries = Queries::open(&database_url)?;
+        let options = order_options(settings)?;
+        let queries = Queries::open(&database_url, options.split)?;
         let accounts = Accounts::open(&database_url)?;
         let host = Arc::new(engine.clone());
-        let bridge = bridge::start(host, &bridge::Options { database_url: database_url.clone() })?;
+        let bridge = bridge::start(
+            host,
+            &bridge::Options { database_url: database_url.clone(), orders: options },
+        )?;
         let watcher = bridge.watcher();
         let contact = tokio::time::timeout(CONTACT_TIMEOUT, watcher.first_contact()).await;
         match contact.unwrap_or(State::Starting) {
@@ -105,7 +135,13 @@ impl Orders {
             State::Halted { why, cause: Cause::Schema } => {
                 Err(OrdersError::Schema { database: without_secrets(&database_url), why })
             }
-            _ => Ok(Self { queries, accounts, watcher, bridge: Mutex::new(Some(bridge)) }),
+            _ => Ok(Self {
+                queries,
+                breaker: Breaker::default(),
+                accounts,
+                watcher,
+                bridge: Mutex::new(Some(bridge)),
+            }),
         }
     }
 
@@ -114,15 +150,9 @@ impl Orders {
         self.watcher.status()
     }
 
-    /// Ends when the database is found to follow another history; else never.
-    pub(crate) async fn forked(&self) -> String {
-        let mut states = self.watcher.subscribe();
-        let forked = |state: &State| matches!(state, State::Halted { cause: Cause::Fork, .. });
-        let state = states.wait_for(forked).await.map(|state| state.clone());
-        match state {
-            Ok(State::Halted { why, .. }) => why,
-            _ => pending().await,
-        }
+    /// State and changes of it.
+    pub(crate) fn watcher(&self) -> &Watcher {
+        &self.watcher
     }
 
     /// Delivers what is durable, and ends the bridge. Blocks.

@@ -25,11 +25,15 @@ use crate::app::{App, Shared};
 use crate::cli::{EXIT_LOG, EXIT_REFUSED, EXIT_USAGE};
 use crate::config::{self, ConfigError, Flags, Http, Loaded, SETTINGS, Settings};
 use crate::demo::{self, DemoError};
+use crate::gate::Gate;
 use crate::http;
-use crate::identity::{SignError, Tokens};
+use crate::identity::{KeyError, tokens_of};
 use crate::listener::{self, Listener};
 use crate::logs::{self, LogError, LogLevel};
+use crate::mirror::{Mirror, MirrorError};
 use crate::orders::{self, Orders, OrdersError};
+use crate::production::{self, Finding};
+use crate::resp::{self, RespServer};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
 const EXIT_TERMINATED: i32 = 128 + 15;
@@ -41,9 +45,15 @@ pub(crate) enum ServeError {
     /// The configuration can't be used.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The signing key can't be used.
+    /// It must not be started like this.
+    #[error("{}", .0.first().map_or_else(String::new, ToString::to_string))]
+    Findings(Vec<Finding>),
+    /// A key of tokens can't be used.
     #[error(transparent)]
-    Sign(#[from] SignError),
+    Key(#[from] KeyError),
+    /// The operating system has no randomness.
+    #[error("no randomness for keys: {0}")]
+    Random(getrandom::Error),
     /// Logging can't be set up.
     #[error(transparent)]
     Log(#[from] LogError),
@@ -59,10 +69,13 @@ pub(crate) enum ServeError {
     /// The order database can't be used.
     #[error(transparent)]
     Orders(#[from] OrdersError),
+    /// The Redis mirror can't be used.
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
     /// The demo's sale can't be made.
     #[error(transparent)]
     Demo(#[from] DemoError),
-    /// The order database follows another log.
+    /// The order database or Redis follows another log.
     #[error("{0}")]
     Fork(String),
     /// A task of ours died.
@@ -79,11 +92,14 @@ impl ServeError {
         match self {
             Self::Open(error) => error.exit_code(),
             Self::Orders(error) => error.exit_code(),
+            Self::Mirror(error) => error.exit_code(),
             Self::Fork(_) => EXIT_REFUSED,
             Self::Close(_) | Self::Task(_) => EXIT_LOG,
             Self::Demo(DemoError::Log(_)) => EXIT_LOG,
-            Self::Config(_)
-            | Self::Sign(_)
+            Self::Findings(_)
+            | Self::Config(_)
+            | Self::Key(_)
+            | Self::Random(_)
             | Self::Log(_)
             | Self::Bind { .. }
             | Self::System(_)
@@ -92,40 +108,43 @@ impl ServeError {
     }
 }
 
-/// `--check-config`: everything that can be said without touching the data directory.
-///
-/// # Errors
-/// What would keep the server from starting.
-pub(crate) fn check(loaded: &Loaded) -> Result<(), ServeError> {
-    // A demo makes its secret when it starts.
-    match config::configured_secret(loaded)? {
-        None if !loaded.settings.demo => Err(ConfigError::SecretMissing.into()),
-        _ => Ok(()),
-    }
-}
-
 /// Serves until a signal ends it.
 ///
 /// # Errors
 /// [`ServeError`]; its exit code is the process's.
 pub(crate) fn run(flags: Flags, mut loaded: Loaded) -> Result<(), ServeError> {
-    check(&loaded)?;
+    let findings = production::findings(&loaded);
+    if !findings.is_empty() {
+        return Err(ServeError::Findings(findings));
+    }
     let log_level = logs::init(&loaded.settings.log_level, loaded.settings.log_json)?;
     let descriptors_max = raise_descriptor_limit();
-    let connections_max = &mut loaded.settings.http.connections_max;
-    let left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).max(1);
-    if *connections_max > left {
-        tracing::warn!(
-            "http.connections_max is {left} instead of {connections_max}: this process may open \
-             {descriptors_max} files; raise the limit of open files"
-        );
-        *connections_max = left;
-    }
+    bound_connections(&mut loaded.settings, descriptors_max);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(flags, loaded, log_level));
     // A start that was refused may leave a thread at work; nothing of it is worth waiting for.
     runtime.shutdown_background();
     outcome
+}
+
+/// Connections that this process has no descriptors for would starve the log of them.
+fn bound_connections(settings: &mut Settings, descriptors_max: usize) {
+    let mut left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).max(2);
+    let bound = |name, connections_max: &mut usize, share: usize| {
+        if *connections_max > share {
+            tracing::warn!(
+                "{name}.connections_max is {share} instead of {connections_max}: this process may \
+                 open {descriptors_max} files; raise the limit of open files"
+            );
+            *connections_max = share;
+        }
+    };
+    if settings.resp_listen.is_some() {
+        // Half at most, so that neither port is without any.
+        bound("resp", &mut settings.resp.connections_max, left / 2);
+        left -= settings.resp.connections_max;
+    }
+    bound("http", &mut settings.http.connections_max, left);
 }
 
 /// File descriptors that connections leave to the log, the orders and the threads: a log that
@@ -149,7 +168,8 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
     let mut signals = Signals::new()?;
     let settings = loaded.settings.clone();
     let (http_sender, http_receiver) = watch::channel(Arc::new(settings.http.clone()));
-    let shared = Arc::new(Shared::new(http_receiver.clone()));
+    let shared = Shared::new(&settings, http_receiver.clone()).map_err(ServeError::Random)?;
+    let shared = Arc::new(shared);
     let listening = listen(&settings, &shared, &http_receiver).await?;
     let opened = {
         let (loaded, shared) = (loaded.clone(), Arc::clone(&shared));
@@ -168,7 +188,7 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
         )?);
     }
     let ended = attend(&shared, &mut signals, |reason| {
-        reload(&flags, &loaded, &http_sender, &log_level, reason);
+        reload(&flags, &loaded, (&shared.gate, &http_sender), &log_level, reason);
     })
     .await;
     tokio::spawn(async move {
@@ -189,6 +209,7 @@ fn announce(line: &str) {
 struct Listening {
     address: SocketAddr,
     tasks: Vec<tokio::task::JoinHandle<usize>>,
+    resp: Option<RespServer>,
 }
 
 /// Listens on the addresses of `settings` and announces the first on standard output.
@@ -212,14 +233,35 @@ async fn listen(
     }
     tasks.push(start(socket, http::router(shared, settings.metrics_listen.is_none())));
     announce(&format!("listening on http://{address}"));
-    Ok(Listening { address, tasks })
+    let resp = settings.resp_listen.map(|it| listen_resp(it, settings, shared)).transpose()?;
+    Ok(Listening { address, tasks, resp })
+}
+
+/// Listens for the Redis protocol.
+fn listen_resp(
+    address: SocketAddr,
+    settings: &Settings,
+    shared: &Arc<Shared>,
+) -> Result<RespServer, ServeError> {
+    let options = resp::Options {
+        address,
+        bounds: settings.resp.clone(),
+        users: config::resp_users(&settings.resp)?,
+        test_clock: settings.test_clock,
+        drain_timeout: settings.http.drain_timeout,
+    };
+    let server = RespServer::start(options, shared);
+    let server = server.map_err(|source| ServeError::Bind { address, source })?;
+    announce(&format!("listening on redis://{}", server.address));
+    Ok(server)
 }
 
 /// Recovers the log, starts the bridge, makes the demo's sale, and lets requests in.
 async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     let settings = &loaded.settings;
-    if let Some(secret) = config::configured_secret(loaded)? {
-        shared.know(Tokens::new(&secret)?);
+    let secret = config::configured_secret(loaded)?;
+    if secret.is_some() || !settings.demo {
+        shared.know(tokens_of(loaded, secret.as_ref())?);
     }
     let mut options = EngineOptions::new(settings.data_dir.clone());
     options.segment_bytes = settings.format.segment_bytes;
@@ -227,20 +269,25 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
         options.order_prefix = prefix;
     }
     options.companions.extend(orders::companions(settings));
+    options.appends = settings.wal.device.into();
     options.accept_clock = settings.accept_clock;
     options.accept_file_system = settings.accept_file_system;
     let (engine, report) = tokio::task::spawn_blocking(|| Engine::open(options)).await??;
     tracing::info!("{report}");
     if shared.tokens().is_err() {
-        shared.know(Tokens::new(&config::load_secret(loaded)?)?);
+        shared.know(tokens_of(loaded, Some(&config::load_secret(loaded)?))?);
     }
     let ordered = shared.ordered.clone();
     engine.on_ordered(Box::new(move || ordered.send_replace(())));
     let orders = Orders::start(settings, &engine).await?;
-    let app = App { engine, orders };
+    let mirror = Mirror::start(settings, &engine).await?;
+    let app = App { engine, orders, mirror };
     if settings.demo {
-        demo::prepare(&app).await?;
+        demo::prepare(&app, &shared.passwords).await?;
     }
+    shared.gate.load(&app.engine);
+    let (gate, engine, stop) = (Arc::clone(&shared.gate), app.engine.clone(), shared.stop.clone());
+    tokio::spawn(async move { stop.run_until_cancelled(gate.keep(&engine)).await });
     app.engine.serving();
     shared.start(app);
     Ok(())
@@ -263,10 +310,21 @@ async fn attend(
     }
 }
 
-/// Ends when the bridge finds that the order database follows another history.
+/// Ends when the bridge finds that the order database or Redis follows another history.
 async fn forked(shared: &Shared) -> String {
     match shared.app() {
-        Ok(app) => app.orders.forked().await,
+        Ok(app) => {
+            let mirror = async {
+                match &app.mirror {
+                    Some(mirror) => orders::forked(mirror.watcher.sink()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                why = orders::forked(app.orders.watcher()) => why,
+                why = mirror => why,
+            }
+        }
         Err(_) => std::future::pending().await,
     }
 }
@@ -275,7 +333,7 @@ async fn forked(shared: &Shared) -> String {
 fn reload(
     flags: &Flags,
     started: &Loaded,
-    http: &watch::Sender<Arc<Http>>,
+    (gate, http): (&Gate, &watch::Sender<Arc<Http>>),
     log_level: &LogLevel,
     reason: &str,
 ) {
@@ -294,6 +352,9 @@ fn reload(
     bounds.connections_max = started.settings.http.connections_max;
     bounds.waiters_max = started.settings.http.waiters_max;
     http.send_replace(Arc::new(bounds));
+    if let Err(error) = gate.publish(Some(fresh.settings.limits())) {
+        tracing::error!("{reason}: the old limits stay: {error}");
+    }
     let fixed = SETTINGS.iter().zip(started.origins.iter().zip(&fresh.origins));
     for (setting, (old, new)) in fixed {
         if old.value != new.value && !setting.reloadable {
@@ -315,8 +376,14 @@ async fn drain(shared: &Arc<Shared>, listening: Listening) -> Result<(), ServeEr
     }
     let shared = Arc::clone(shared);
     tokio::task::spawn_blocking(move || {
+        if let Some(resp) = listening.resp {
+            resp.stop();
+        }
         let Ok(app) = shared.app() else { return Ok(()) };
         app.orders.stop();
+        if let Some(mirror) = &app.mirror {
+            mirror.stop();
+        }
         app.engine.close()
     })
     .await??;

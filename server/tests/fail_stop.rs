@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::Mutex;
@@ -61,6 +62,8 @@ struct Failure {
     errno: i32,
     lasting: bool,
     restocks: usize,
+    /// The log's device.
+    device: &'static str,
 }
 
 /// A kind of operation: the shim's letter, how many of it are made to fail one after another, and
@@ -72,7 +75,14 @@ const KINDS: [(&str, usize, usize); 4] =
 /// Purchases of a run, unless it ends before.
 const PURCHASES: usize = 60;
 
-fn failures() -> Vec<Failure> {
+/// Whether the disk of these tests takes writes past the page cache.
+fn takes_direct(dir: &Path) -> bool {
+    let flag = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap();
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).custom_flags(flag).open(dir.join("direct")).is_ok()
+}
+
+fn failures(takes_direct: bool) -> Vec<Failure> {
     let deeper = match std::env::var("SLUICE_TEST_FAILURES").as_deref() {
         Ok("long") => 10,
         Ok(other) => panic!("SLUICE_TEST_FAILURES is `long` or nothing, not {other:?}"),
@@ -84,7 +94,10 @@ fn failures() -> Vec<Failure> {
         let restocks = restocks.max(2 * depth * (deeper - 1));
         for at in 1..=if restocks < 1_000 { depth * deeper } else { depth } {
             for (errno, lasting) in [(EIO, false), (EIO, true), (ENOSPC, false), (ENOSPC, true)] {
-                failures.push(Failure { ops, at, errno, lasting, restocks });
+                // Past the page cache a write syncs itself: there are no syncs of frames to fail.
+                let device =
+                    if takes_direct && ops != "s" && at % 2 == 0 { "direct" } else { "buffered" };
+                failures.push(Failure { ops, at, errno, lasting, restocks, device });
             }
         }
     }
@@ -135,7 +148,8 @@ impl Run {
             .env("FAIL_IO_AT", failure.at.to_string())
             .env("FAIL_IO_ERRNO", failure.errno.to_string())
             .env("FAIL_IO_OPS", failure.ops)
-            .env("FAIL_IO_REPORT", &report);
+            .env("FAIL_IO_REPORT", &report)
+            .env("SLUICE_WAL__DEVICE", failure.device);
         if failure.lasting {
             command.env("FAIL_IO_LASTING", "1");
         }
@@ -321,7 +335,7 @@ fn whatever_operation_fails_the_server_ends_with_4_and_nothing_acknowledged_is_l
     let (shim, scratch) = (shim(), scratch());
     let template = scratch.path().join("template");
     assert!(serve(&template).stop().success());
-    let failures = failures();
+    let failures = failures(takes_direct(scratch.path()));
     let chains: Vec<_> = failures.chunks(RUNS_A_DIRECTORY).collect();
     let next_chain = AtomicUsize::new(0);
     let reached = AtomicUsize::new(0);

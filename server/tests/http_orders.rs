@@ -63,7 +63,9 @@ fn a_database_that_is_down_stops_nothing_and_orders_come_from_the_engine() {
     let cancel = format!("{}/cancel", order_path(&accepted));
     assert_eq!(server.as_user(7, "POST", &cancel, None).json()["status"], "rolled_back");
     let unavailable = (503, "database_unavailable".to_owned());
-    assert_eq!(server.as_user(7, "GET", "/api/orders", None).verdict(), unavailable);
+    let list = server.as_user(7, "GET", "/api/orders", None).json();
+    assert_eq!((&list["degraded"], &list["total"]), (&json!(true), &json!(1)));
+    assert_eq!(list["items"][0]["items"][0]["title"], "键盘");
     let user = json!({"id": 7});
     let made = server.as_admin("POST", "/api/admin/users", Some(&user));
     assert_eq!(made.verdict(), unavailable);
@@ -110,4 +112,76 @@ fn only_its_owner_can_see_or_cancel_an_order() {
         assert_eq!(cancelled.verdict(), (404, "order_not_found".to_owned()), "{path}");
     }
     assert_eq!(server.figures(activity), [10, 9, 1, 0]);
+}
+
+#[test]
+fn an_accepted_purchase_is_in_the_list_before_its_order_is_made() {
+    let server = Server::start();
+    let activity = server.activity(&json!({"per_user_limit": 50, "stock": 50, "title": "键盘"}));
+    let mut bought: Vec<String> = (0..45)
+        .map(|request| {
+            let accepted = server.buy(7, activity, &format!("r{request}"), 1).json();
+            // Listed at once, wherever the bridge is by now.
+            let list = server.as_user(7, "GET", "/api/orders", None).json();
+            assert_eq!(list["items"][0]["order_no"], accepted["order_no"]);
+            assert_eq!(list["total"], request + 1);
+            accepted["order_no"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    bought.reverse();
+    let mut listed = Vec::new();
+    for page in 1..=4 {
+        let list = server.as_user(7, "GET", &format!("/api/orders?page={page}"), None).json();
+        assert_eq!(list["total"], 45);
+        let items = list["items"].as_array().unwrap();
+        listed.extend(items.iter().map(|item| item["order_no"].as_str().unwrap().to_owned()));
+    }
+    assert_eq!(listed, bought);
+    let pending = server.as_user(7, "GET", "/api/orders?status=pending_payment", None).json();
+    assert_eq!(pending["total"], 45);
+    assert_eq!(server.as_user(7, "GET", "/api/orders?status=paid", None).json()["total"], 0);
+}
+
+#[test]
+fn an_address_is_its_owners_and_orders_keep_it_as_it_was() {
+    let server = Server::start();
+    let put =
+        |user, body: &Value| server.as_user(user, "PUT", "/api/addresses/default", Some(body));
+    assert_eq!(server.as_user(7, "GET", "/api/addresses", None).json(), json!({"items": []}));
+    let mut address = json!({
+        "receiver": "O'Neil \"陈\" 👟", "phone": "+86 138 0000 0000", "province": "广东",
+        "city": "深圳'); DROP TABLE orders; --", "district": "", "detail": "科技园 1 号\\",
+    });
+    assert_eq!(put(7, &address).json(), address);
+    let activity = server.activity(&json!({"per_user_limit": 3}));
+    let first = server.buy(7, activity, "a", 1).json();
+    ordered(&server, 7, &first);
+    address["receiver"] = json!("another");
+    assert_eq!(put(7, &address).status, 200);
+    let second = server.buy(7, activity, "b", 1).json();
+    ordered(&server, 7, &second);
+    let receiver = |accepted: &Value| {
+        let order = server.as_user(7, "GET", &order_path(accepted), None).json();
+        order["address"]["receiver"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(receiver(&first), "O'Neil \"陈\" 👟");
+    assert_eq!(receiver(&second), "another");
+    let mut listed = address.clone();
+    listed["is_default"] = json!(true);
+    assert_eq!(server.as_user(7, "GET", "/api/addresses", None).json(), json!({"items": [listed]}));
+    assert_eq!(server.as_user(8, "GET", "/api/addresses", None).json(), json!({"items": []}));
+    for (part, value) in [
+        ("phone", json!("none")),
+        ("phone", json!(13_800_000_000_u64)),
+        ("receiver", json!("")),
+        ("detail", json!("x".repeat(256))),
+        ("city", json!("a\nb")),
+        ("city", json!(null)),
+    ] {
+        let mut bad = address.clone();
+        bad[part] = value;
+        assert_eq!(put(7, &bad).code(), "invalid_request", "{bad}");
+    }
+    let anonymous = server.call("PUT", "/api/addresses/default", &[], &address.to_string());
+    assert_eq!(anonymous.status, 401);
 }

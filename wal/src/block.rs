@@ -13,25 +13,27 @@ struct Block([u8; BLOCK_BYTES]);
 
 const _: () = assert!(size_of::<Block>() == BLOCK_BYTES && align_of::<Block>() == BLOCK_BYTES);
 
-/// A buffer of whole, aligned blocks.
-pub(crate) struct Blocks(Vec<Block>);
+/// A buffer of whole blocks, aligned as direct I/O wants it.
+pub struct Blocks(Vec<Block>);
 
 impl Blocks {
     /// `count` zero blocks.
-    pub(crate) fn new(count: usize) -> Self {
+    pub fn new(count: usize) -> Self {
         Self(vec![Block::new_zeroed(); count])
     }
 
     /// Blocks enough for `bytes` bytes.
-    pub(crate) fn for_bytes(bytes: usize) -> Self {
+    pub fn for_bytes(bytes: usize) -> Self {
         Self::new(bytes.div_ceil(BLOCK_BYTES))
     }
 
-    pub(crate) fn bytes(&self) -> &[u8] {
+    /// Its content.
+    pub fn bytes(&self) -> &[u8] {
         self.0.as_slice().as_bytes()
     }
 
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+    /// Its content, to be filled.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
         self.0.as_mut_slice().as_mut_bytes()
     }
 }

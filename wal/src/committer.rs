@@ -253,7 +253,8 @@ impl Tail {
             created_unix_ms: device.now_us() / 1000,
             stale_stamp: 0,
         };
-        let file = device.open(&spare).map_err(|source| failure("open", &spare, source))?;
+        let file =
+            device.open_to_append(&spare).map_err(|source| failure("open", &spare, source))?;
         write_full(&*file, header.encode().bytes(), 0)
             .map_err(|source| failure("write", &spare, source))?;
         file.sync_data().map_err(|source| failure("sync", &spare, source))?;

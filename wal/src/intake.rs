@@ -65,6 +65,14 @@ struct LaneState {
     last_seq: u64,
 }
 
+impl LaneState {
+    #[cold]
+    fn close_chunk(&mut self) {
+        let full = std::mem::take(&mut self.open);
+        self.full.push_back(full);
+    }
+}
+
 /// Records waiting to be committed.
 pub(crate) struct Intake {
     lanes: Box<[CachePadded<Mutex<LaneState>>]>,
@@ -131,7 +139,7 @@ impl Intake {
             self.in_flight_bytes.fetch_sub(reserved, Ordering::Relaxed);
             return Err(Busy::LogUnavailable);
         }
-        Ok(Batch { intake: self, shard, lane: Some(state), reserved, used: 0 })
+        Ok(Batch { intake: self, shard, lane: Some(state), reserved, used: 0, rings: true })
     }
 
     /// Copies chunks of all lanes, round robin from lane `start`, into `payload`, as many as fit.
@@ -241,9 +249,17 @@ pub struct Batch<'a> {
     lane: Option<MutexGuard<'a, LaneState>>,
     reserved: u64,
     used: u64,
+    rings: bool,
 }
 
 impl Batch<'_> {
+    /// Wakes nobody when it is dropped: its caller commits. One that then did not would leave its
+    /// records, and whoever waits for them, to the next that does.
+    pub fn caller_commits(&mut self) {
+        self.rings = false;
+    }
+
+    #[inline]
     fn lane(&mut self) -> &mut LaneState {
         self.lane.as_mut().expect("the lane is held until the batch is dropped")
     }
@@ -252,13 +268,13 @@ impl Batch<'_> {
     ///
     /// # Panics
     /// Where they could not: callers bound their commands far below a frame.
+    #[inline]
     pub fn command(&mut self, bytes: usize) {
         let chunk_bytes_max = self.intake.chunk_bytes_max;
         assert!(bytes <= chunk_bytes_max, "a command of {bytes} bytes does not fit a chunk");
         let state = self.lane();
         if state.open.records > 0 && state.open.bytes.len() + bytes > chunk_bytes_max {
-            let full = std::mem::take(&mut state.open);
-            state.full.push_back(full);
+            state.close_chunk();
         }
     }
 
@@ -288,7 +304,7 @@ impl Drop for Batch<'_> {
         // Let go of the lane first: the committer would wake up only to wait for it.
         self.lane = None;
         self.intake.in_flight_bytes.fetch_sub(self.reserved - self.used, Ordering::Relaxed);
-        if self.used > 0 {
+        if self.used > 0 && self.rings {
             self.intake.bell.ring();
         }
     }

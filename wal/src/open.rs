@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::committer::{Parts, Tail};
 use crate::control::{CONTROL_PATH, Control, ControlError, Format};
-use crate::device::{Device, File, FileSystem, Lock};
+use crate::device::{Appends, Device, File, FileSystem, Lock};
 use crate::error::OpenError;
 use crate::fatal::OnFatal;
 use crate::ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
@@ -47,6 +47,8 @@ pub struct OpenReport {
     pub torn_tail: Option<TornTail>,
     /// The kind of file system the log lies on.
     pub file_system: FileSystem,
+    /// How segments are written there.
+    pub appends: Appends,
 }
 
 /// A log on its way to be opened, step by step, for an owner that must know the constants before
@@ -112,6 +114,11 @@ impl Judged {
     pub fn finish(self) -> Result<(Log, OpenReport), OpenError> {
         let Self { opening, recovered } = self;
         let Opening { device, on_fatal, lock, mut control, control_file, .. } = opening;
+        let appends = device.settle_appends().map_err(io_error(
+            &*device,
+            "probe writes in",
+            names::WAL_DIR,
+        ))?;
         control.epoch = control.epoch.plus(1);
         control.clean_end = None;
         let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
@@ -156,6 +163,7 @@ impl Judged {
             segments: recovered.segments,
             torn_tail: recovered.torn_tail,
             file_system: opening.file_system,
+            appends,
         };
         Ok((Log::new(parts, tail, identity, format, lock), report))
     }

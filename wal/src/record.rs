@@ -64,7 +64,9 @@ pub(crate) fn append(
     fields.put_u16(4, shard);
     fields.put_u64(8, shard_seq);
     buffer[start..start + RECORD_HEADER_BYTES].copy_from_slice(&fields.0);
-    buffer.resize(start + bytes.next_multiple_of(8), 0);
+    // Eight zeros and then the surplus off: a count that the compiler knows needs no call.
+    buffer.extend_from_slice(&[0; 8]);
+    buffer.truncate(start + bytes.next_multiple_of(8));
 }
 
 /// The records of a frame's payload.

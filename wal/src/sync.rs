@@ -12,7 +12,7 @@ use std::sync as imp;
 pub(crate) use imp::MutexGuard;
 pub(crate) use imp::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use std::sync::PoisonError;
+use std::sync::{PoisonError, TryLockError};
 
 /// A mutual exclusion lock.
 #[derive(Debug)]
@@ -25,6 +25,15 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The lock, where nobody has it now.
+    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 }
 

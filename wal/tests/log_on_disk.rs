@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
+use wal::device::AppendChoice;
 use wal::{
     Class, Committed, Format, Log, Lsn, OWNER_BYTES, OpenError, OpenOptions, OpenReport,
     PosixDevice, ReadError, Ticket, record_bytes,
@@ -83,6 +85,37 @@ fn every_durable_record_is_read_back_by_the_next_start_and_by_readers() {
     let mut read = read_all(&mut log.reader());
     read.sort();
     assert_eq!(read, written);
+}
+
+/// Every other run writes past the page cache: readers through it, the next start, and a run that
+/// writes through it again see one log.
+#[test]
+fn a_log_written_past_the_page_cache_is_a_log_like_any_other() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let mut written = Vec::new();
+    for run in 0..4u8 {
+        let choice = [AppendChoice::Direct, AppendChoice::Buffered][usize::from(run % 2)];
+        let device = Arc::new(PosixDevice::new(dir.path()).with_appends(choice));
+        let mut bodies = Vec::new();
+        let opened = Log::open(device, options(), &mut |record| {
+            bodies.push(record.body.to_vec());
+            Ok(())
+        });
+        let (log, report) = match opened {
+            Err(OpenError::Io { source, .. }) if source.kind() == ErrorKind::Unsupported => return,
+            opened => opened.unwrap(),
+        };
+        assert_eq!((bodies, report.appends.direct), (written.clone(), run % 2 == 0));
+        let mut reader = log.reader();
+        reader.seek(report.last_lsn).unwrap();
+        for index in 0..100u8 {
+            let body = [&[run, index][..], &[9; 3_000]].concat();
+            put(&log, 0, &body);
+            log.commit().unwrap();
+            written.push(body);
+            assert_eq!(read_all(&mut reader), written[written.len() - 1..]);
+        }
+    }
 }
 
 #[test]

@@ -9,21 +9,27 @@ use std::process::{Command, Stdio};
 use crate::failure::Failure;
 use crate::{backports, steps};
 
-/// A program that a step starts.
+/// A program that a step starts, or a file that one compiles with.
 struct Need {
+    /// Its name, looked for in the search path; or its path.
     program: &'static str,
     package: &'static str,
 }
 
 /// The whole list. `cc` builds SQLite and the cryptography, `git` lists the files for tidy, the
-/// function library is tested on `valkey-server`, the bridge and the shop on `mariadbd`. The core
-/// packages bring no service.
+/// function library is tested on `valkey-server`, the bridge and the shop on `mariadbd`, the Redis
+/// port with `valkey-cli`, redis-py and hiredis, `valgrind` counts instructions. The core packages
+/// bring no service.
 const NEEDS: &[Need] = &[
     Need { program: "cc", package: "gcc" },
     Need { program: "git", package: "git" },
+    Need { program: "valgrind", package: "valgrind" },
     Need { program: "valkey-server", package: "valkey-server" },
     Need { program: "mariadbd", package: "mariadb-server-core" },
     Need { program: "mariadb", package: "mariadb-client-core" },
+    Need { program: "valkey-cli", package: "valkey-tools" },
+    Need { program: "python3", package: "python3-venv" },
+    Need { program: "/usr/include/hiredis/hiredis.h", package: "libhiredis-dev" },
 ];
 
 /// Where servers are, which is in root's search path alone.

@@ -42,6 +42,16 @@ pub(crate) enum Failure {
         /// How many places.
         problems: usize,
     },
+    /// Something takes more than its bound; the table says what.
+    Slower {
+        /// How many bounds are broken.
+        bounds: usize,
+    },
+    /// A program printed what is not understood.
+    Unread {
+        /// Its name.
+        program: &'static str,
+    },
     /// Programs are missing and this user may not install them.
     Missing {
         /// The Debian packages that hold them.
@@ -76,6 +86,14 @@ impl fmt::Display for Failure {
                 "took longer than {limit_minutes} minutes, four times its budget: find what \
                  slowed down, or raise the budget in xtask/src/plan.rs with a reason"
             ),
+            Self::Slower { bounds } => write!(
+                f,
+                "{bounds} bounds of xtask/src/instructions.rs are broken: find what grew, or raise \
+                 the bound with a reason"
+            ),
+            Self::Unread { program } => {
+                write!(f, "what {program} printed is not understood: does it run by itself?")
+            }
             Self::Untidy { problems } => write!(f, "tidy: {problems} to mend, listed above"),
             Self::Missing { packages } => write!(
                 f,

@@ -16,6 +16,7 @@
 mod backports;
 mod debian;
 mod failure;
+mod instructions;
 mod plan;
 mod steps;
 mod tidy;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::failure::Failure;
 use crate::steps::{Outcome, Step, Work};
 use crate::totals::Totals;
-use crate::{debian, tidy};
+use crate::{debian, instructions, tidy};
 
 /// What `cargo xtask sim` passes its arguments to.
 pub(crate) const SIM: &str = "run --locked --profile ci --package sim --";
@@ -55,11 +55,13 @@ const TESTS_HEART: Step = Step {
     budget_minutes: 6,
 };
 
-/// The shop, end to end, on a binary without the simulated disk and without planted bugs.
+/// The shop, end to end, on a binary without the simulated disk and without planted bugs; random
+/// histories on the Redis port, to the floor of docs/reliability.md.
 const TESTS_SHOP: Step = Step {
     name: "tests-shop",
-    work: Work::cargo("test --locked --no-fail-fast -p migrations -p bridge -p server"),
-    budget_minutes: 12,
+    work: Work::cargo("test --locked --no-fail-fast -p migrations -p bridge -p server")
+        .with(&[("SLUICE_CALLS", "100000")]),
+    budget_minutes: 14,
 };
 
 /// The function library on a real server: its contract, and random histories against the engine, to
@@ -103,6 +105,10 @@ const LOOM: Step = Step {
     budget_minutes: 4,
 };
 
+/// What a reservation costs, as it is shipped.
+const INSTRUCTIONS: Step =
+    Step { name: "instructions", work: Work::Call(instructions::run), budget_minutes: 5 };
+
 const TESTS_UNIT: Step = Step {
     name: "tests-unit",
     work: Work::cargo(
@@ -131,6 +137,7 @@ pub(crate) fn test() -> Vec<Step> {
         MODEL,
         CAMPAIGNS,
         LOOM,
+        INSTRUCTIONS,
     ]
 }
 

@@ -18,7 +18,7 @@ static SKUS: Table = Table {
 static SKU_CHANGES: Table =
     Table { name: "skus", columns: &["id", "title", "price", "updated_at"], key_columns: 1 };
 
-static SKUS_BY_ID: Lookup = Lookup { columns: &["id"], from: "skus", key: "id" };
+static SKUS_BY_ID: Lookup = Lookup { columns: &["id"], from: "skus", key: "id", part: None };
 
 static USERS: Table = Table {
     name: "users",
@@ -26,7 +26,10 @@ static USERS: Table = Table {
     key_columns: 1,
 };
 
-static USERS_BY_ID: Lookup = Lookup { columns: &["id"], from: "users", key: "id" };
+static USER_PASSWORDS: Table =
+    Table { name: "users", columns: &["id", "password_hash", "updated_at"], key_columns: 1 };
+
+static USERS_BY_ID: Lookup = Lookup { columns: &["id"], from: "users", key: "id", part: None };
 
 static ADDRESSES: Table = Table {
     name: "user_addresses",
@@ -40,6 +43,21 @@ static ADDRESSES: Table = Table {
         "district",
         "detail",
         "created_at",
+        "updated_at",
+    ],
+    key_columns: 1,
+};
+
+static ADDRESS_CHANGES: Table = Table {
+    name: "user_addresses",
+    columns: &[
+        "default_user_id",
+        "receiver",
+        "phone",
+        "province",
+        "city",
+        "district",
+        "detail",
         "updated_at",
     ],
     key_columns: 1,
@@ -71,6 +89,11 @@ impl Role {
             Self::User => "user",
             Self::Admin => "admin",
         }
+    }
+
+    /// The role of that name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        [Self::User, Self::Admin].into_iter().find(|role| role.name() == name)
     }
 }
 
@@ -190,6 +213,56 @@ impl Accounts {
         transaction.insert(&addresses).await?;
         transaction.commit().await?;
         Ok(rows.len())
+    }
+
+    /// Gives an account another password; whether there is such an account.
+    ///
+    /// # Errors
+    /// Where the database refuses or does not answer: nothing was written then.
+    pub async fn set_password(
+        &self,
+        user: UserId,
+        password_hash: &str,
+        at_ms: u64,
+    ) -> Result<bool, StoreError> {
+        let mut store = self.store.lock().await;
+        let mut transaction = store.begin().await?;
+        let id = user.get();
+        if existing(&mut transaction, &USERS_BY_ID, std::iter::once(id)).await?.is_empty() {
+            return Ok(false);
+        }
+        let mut rows = Rows::new(&USER_PASSWORDS);
+        rows.push([Value::integer(id), Value::text(password_hash), Value::integer(at_ms)]);
+        transaction.update(&rows).await?;
+        transaction.commit().await?;
+        Ok(true)
+    }
+}
+
+impl Accounts {
+    /// Makes `address` the one that `user`'s orders keep from now on. The account need not be known
+    /// here: who signs tokens decides who there is.
+    ///
+    /// # Errors
+    /// Where the database refuses or does not answer: nothing was written then.
+    pub async fn set_default_address(
+        &self,
+        user: UserId,
+        address: &Address,
+        at_ms: u64,
+    ) -> Result<(), StoreError> {
+        let mut store = self.store.lock().await;
+        let mut transaction = store.begin().await?;
+        let [_, key, receiver, phone, province, city, district, detail, _, updated] =
+            default_address(user, address, at_ms);
+        let mut changed = Rows::new(&ADDRESS_CHANGES);
+        changed.push([key, receiver, phone, province, city, district, detail, updated]);
+        if transaction.update(&changed).await? == 0 {
+            let mut new = Rows::new(&ADDRESSES);
+            new.push(default_address(user, address, at_ms));
+            transaction.insert(&new).await?;
+        }
+        transaction.commit().await
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) static ACTIVITIES: Table = Table {
 };
 
 static ACTIVITIES_BY_ID: Lookup =
-    Lookup { columns: ACTIVITIES.columns, from: ACTIVITIES.name, key: "id" };
+    Lookup { columns: ACTIVITIES.columns, from: ACTIVITIES.name, key: "id", part: None };
 
 /// One row.
 #[derive(Clone, PartialEq, Eq, Debug)]

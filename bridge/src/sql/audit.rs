@@ -44,7 +44,9 @@ fn action<'a>(body: &Body<'a>) -> Option<Action<'a>> {
         Body::Decreased { actor, op: DecreaseKey::Edit, quantity, .. } => {
             ("edit_decrease", actor, None, Some(quantity))
         }
-        Body::RefundRequested { actor, refund_no, .. } => ("refund", actor, key(refund_no), None),
+        Body::RefundRequested { actor, refund_no, .. } if !actor.is_none() => {
+            ("refund", actor, key(refund_no), None)
+        }
         Body::Restored { actor, reservation, quantity, .. } if !actor.is_none() => {
             ("release", actor, id(reservation), Some(quantity))
         }

@@ -1,7 +1,7 @@
 //! What every dialect's transaction does alike: rows in statements of few fixed sizes, the row
 //! behind a refusal found and named.
 
-use super::store::{Lookup, Record, Rows, StoreError, Table, Value, statements};
+use super::store::{Lookup, Record, Rows, StoreError, Table, Value, part_name, statements};
 
 /// What an error of a statement means.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,8 +26,9 @@ pub(super) trait Statements {
         values: &[Value<'_>],
     ) -> Result<Vec<Record>, StoreError>;
 
-    /// The statement that updates the rows whose values are `values`, row after row.
-    fn update_text(table: &Table, values: &[Value<'_>]) -> String;
+    /// The statement that updates the rows of `table`, called `name`, whose values are `values`,
+    /// row after row.
+    fn update_text(name: &str, table: &Table, values: &[Value<'_>]) -> String;
 
     /// What `error` means.
     fn meaning(error: &sqlx::Error) -> Meaning;
@@ -52,14 +53,38 @@ pub(super) async fn update<S: Statements>(
     let mut hit = 0;
     for (start, count) in statements(rows.len()) {
         let values = rows.values(start, count);
-        let text = S::update_text(rows.table(), values);
+        let text = S::update_text(&rows.table_name(), rows.table(), values);
         hit += statement.execute(text, values).await.map_err(|source| {
             let row = || format!("one of {count} rows from {}", rows.name(start));
             match S::meaning(&source) {
-                Meaning::Duplicate | Meaning::Refused => StoreError::Refused { row: row(), source },
+                Meaning::Duplicate | Meaning::Refused => {
+                    StoreError::Refused { row: row(), indexes: Vec::new(), source }
+                }
                 Meaning::Unavailable => StoreError::Unavailable(source),
             }
         })?;
+    }
+    Ok(hit)
+}
+
+pub(super) async fn delete<S: Statements>(
+    statement: &mut S,
+    rows: &Rows<'_>,
+) -> Result<u64, StoreError> {
+    let Table { columns, key_columns, .. } = rows.table();
+    assert!(columns.len() == *key_columns, "a row to delete is its key");
+    let mut hit = 0;
+    for (start, count) in statements(rows.len()) {
+        let name = rows.table_name();
+        let rows_match = match columns {
+            [key] => format!("{key} IN {}", placeholders(count)),
+            keys => {
+                let pairs: Vec<_> = keys.iter().map(|key| format!("{key} = ?")).collect();
+                vec![format!("({})", pairs.join(" AND ")); count].join(" OR ")
+            }
+        };
+        let text = format!("DELETE FROM {name} WHERE {rows_match}");
+        hit += statement.execute(text, rows.values(start, count)).await?;
     }
     Ok(hit)
 }
@@ -71,7 +96,8 @@ pub(super) async fn select<S: Statements>(
 ) -> Result<Vec<Record>, StoreError> {
     let mut records = Vec::with_capacity(keys.len());
     for (start, count) in statements(keys.len()) {
-        let (columns, from, key) = (lookup.columns.join(", "), lookup.from, lookup.key);
+        let (columns, key) = (lookup.columns.join(", "), lookup.key);
+        let from = part_name(lookup.from, lookup.part);
         let list = placeholders(count);
         let text = format!("SELECT {columns} FROM {from} WHERE {key} IN {list}");
         records.extend(statement.fetch(text, &keys[start..start + count]).await?);
@@ -85,7 +111,7 @@ async fn insert_chunk<S: Statements>(
     start: usize,
     count: usize,
 ) -> Result<(), sqlx::Error> {
-    let Table { name, columns, .. } = rows.table();
+    let (name, columns) = (rows.table_name(), rows.table().columns);
     let tuples = vec![placeholders(columns.len()); count].join(", ");
     let text = format!("INSERT INTO {name} ({}) VALUES {tuples}", columns.join(", "));
     let hit = statement.execute(text, rows.values(start, count)).await?;
@@ -93,8 +119,8 @@ async fn insert_chunk<S: Statements>(
     Ok(())
 }
 
-/// A statement of many rows was refused for one of them: finds which. The databases undo such a
-/// statement alone, so the transaction can be asked again row by row; it is given up after.
+/// A statement of many rows was refused: finds for which. The databases undo such a statement
+/// alone, so the transaction can be asked again row by row; it is given up after.
 async fn name_refused<S: Statements>(
     statement: &mut S,
     rows: &Rows<'_>,
@@ -105,17 +131,24 @@ async fn name_refused<S: Statements>(
     if S::meaning(&error) == Meaning::Unavailable {
         return StoreError::Unavailable(error);
     }
+    let mut indexes = Vec::new();
+    let mut first = None;
     for index in start..start + count {
-        if let Err(source) = insert_chunk(statement, rows, index, 1).await {
-            let row = rows.name(index);
-            return match S::meaning(&source) {
-                Meaning::Duplicate => StoreError::Duplicate { row, source },
-                Meaning::Refused => StoreError::Refused { row, source },
-                Meaning::Unavailable => StoreError::Unavailable(source),
-            };
+        let Err(source) = insert_chunk(statement, rows, index, 1).await else { continue };
+        match S::meaning(&source) {
+            Meaning::Duplicate => return StoreError::Duplicate { row: rows.name(index), source },
+            Meaning::Unavailable => return StoreError::Unavailable(source),
+            Meaning::Refused => {
+                indexes.push(index);
+                first.get_or_insert((rows.name(index), source));
+            }
         }
     }
-    StoreError::Unavailable(error)
+    match first {
+        Some((row, source)) => StoreError::Refused { row, indexes, source },
+        // Refused together and not one by one: whoever was in the way has gone.
+        None => StoreError::Unavailable(error),
+    }
 }
 
 /// `(?, ?, ?)`

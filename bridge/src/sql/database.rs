@@ -8,6 +8,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 
 use super::mysql::{self, MySqlStore, MySqlTransaction};
 use super::schema::{self, SchemaError};
+use super::split::Split;
 use super::sqlite::{self, SqliteStore, SqliteTransaction};
 use super::store::{Lookup, Record, Rows, Store, StoreError, Transaction, Value};
 
@@ -73,14 +74,16 @@ impl Database {
         }
     }
 
-    /// Checks that the database is Sluice's own or empty, and brings its schema up to date.
+    /// Checks that the database is Sluice's own or empty, and brings its schema up to date, orders
+    /// spread as `split` says.
     ///
     /// # Errors
-    /// Where it is somebody else's or a newer Sluice's: nothing was changed then.
-    pub async fn prepare(&self) -> Result<(), SchemaError> {
+    /// Where it is somebody else's or a newer Sluice's, or was made with another split: nothing was
+    /// changed then.
+    pub async fn prepare(&self, split: Split) -> Result<(), SchemaError> {
         match self {
-            Self::Sqlite(options) => schema::prepare_sqlite(options).await,
-            Self::MySql(options) => schema::prepare_mysql(options).await,
+            Self::Sqlite(options) => schema::prepare_sqlite(options, split).await,
+            Self::MySql(options) => schema::prepare_mysql(options, split).await,
         }
     }
 }
@@ -146,6 +149,13 @@ impl Transaction for DatabaseTransaction<'_> {
         match self {
             Self::Sqlite(transaction) => transaction.select(lookup, keys).await,
             Self::MySql(transaction) => transaction.select(lookup, keys).await,
+        }
+    }
+
+    async fn delete(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
+        match self {
+            Self::Sqlite(transaction) => transaction.delete(rows).await,
+            Self::MySql(transaction) => transaction.delete(rows).await,
         }
     }
 

@@ -1,15 +1,17 @@
-//! `dead_letters`: reservations that could not become an order, by the log's word. One row a
-//! reservation: delivered and failed again, it is opened again.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! `dead_letters`: reservations that could not become an order. One row a reservation: tried again
+//! and refused again, it is open again.
+//!
+//! The row is there from the batch in which the order was refused, in the transaction that lets the
+//! rows behind it go on; the log says so before, in words that reach the sink after. The row also
+//! keeps what the order would be by now.
 
 use engine::core::event::DeadLetterResolution;
-use engine::core::ids::ReservationId;
 
+use super::activities::Activity;
 use super::fault::SinkError;
-use super::reservations::Reservation;
+use super::reservations::{Order, Reservation, Status, terms};
 use super::sink::update_all;
-use super::store::{Lookup, Rows, StoreError, Table, Transaction, Value};
+use super::store::{Rows, Table, Transaction, Value};
 
 static DEAD_LETTERS: Table = Table {
     name: "dead_letters",
@@ -19,6 +21,11 @@ static DEAD_LETTERS: Table = Table {
         "status",
         "created_at",
         "resolved_at",
+        "order_status",
+        "payment_no",
+        "paid_at",
+        "cancelled_at",
+        "needs_address",
         "activity_id",
         "user_id",
         "order_no",
@@ -26,101 +33,191 @@ static DEAD_LETTERS: Table = Table {
     key_columns: 1,
 };
 
-static REOPENED: Table = Table {
+static DEAD_LETTER_CHANGES: Table = Table {
     name: "dead_letters",
-    columns: &["id", "reason", "status", "created_at", "resolved_at"],
+    columns: &[
+        "id",
+        "reason",
+        "status",
+        "created_at",
+        "resolved_at",
+        "order_status",
+        "payment_no",
+        "paid_at",
+        "cancelled_at",
+        "needs_address",
+    ],
     key_columns: 1,
 };
 
-static RESOLVED: Table =
-    Table { name: "dead_letters", columns: &["id", "status", "resolved_at"], key_columns: 1 };
-
-static DEAD_LETTERS_BY_ID: Lookup = Lookup { columns: &["id"], from: "dead_letters", key: "id" };
-
-#[derive(Debug)]
-struct Opened<'a> {
-    activity: u64,
-    user: u64,
-    order_no: String,
-    note: &'a str,
-    at_ms: u64,
+/// Where a dead letter is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Waits for an operator, or for the units to go back.
+    Open,
+    /// Tried again: its order is made.
+    Delivered,
+    /// Its units went back.
+    RolledBack,
 }
 
-/// What a batch does to dead letters.
-#[derive(Debug, Default)]
-pub(super) struct DeadLetters<'a> {
-    existing: BTreeSet<u64>,
-    opened: BTreeMap<u64, Opened<'a>>,
-    resolved: BTreeMap<u64, (&'static str, u64)>,
-}
+impl State {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Open, Self::Delivered, Self::RolledBack];
 
-impl<'a> DeadLetters<'a> {
-    /// Reads which of `ids` have a row.
-    pub(super) async fn load(
-        &mut self,
-        ids: &BTreeSet<ReservationId>,
-        transaction: &mut impl Transaction,
-    ) -> Result<(), StoreError> {
-        let keys: Vec<_> = ids.iter().map(|id| Value::integer(id.get())).collect();
-        for record in transaction.select(&DEAD_LETTERS_BY_ID, &keys).await? {
-            self.existing.insert(record.number(0)?);
+    /// Its name in SQL and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Delivered => "delivered",
+            Self::RolledBack => "rolled_back",
         }
-        Ok(())
     }
 
-    pub(super) fn open(&mut self, reservation: &Reservation<'a>, note: &'a str, at_ms: u64) {
-        let opened = Opened {
-            activity: reservation.activity,
-            user: reservation.user,
-            order_no: reservation.order_no.clone(),
-            note,
-            at_ms,
+    /// The state of that name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.name() == name)
+    }
+}
+
+/// A reservation's dead letter, as the batch leaves it.
+#[derive(Clone, Debug)]
+pub(super) struct DeadLetter<'a> {
+    /// Its row exists.
+    pub(super) is_stored: bool,
+    pub(super) state: State,
+    pub(super) reason: Value<'a>,
+    pub(super) opened_ms: u64,
+    pub(super) resolved_ms: Option<u64>,
+}
+
+/// The rows of a batch's dead letters.
+#[derive(Debug)]
+pub(super) struct DeadLetterRows<'a> {
+    new: Rows<'a>,
+    changes: Rows<'a>,
+}
+
+impl<'a> DeadLetterRows<'a> {
+    pub(super) fn new() -> Self {
+        Self { new: Rows::new(&DEAD_LETTERS), changes: Rows::new(&DEAD_LETTER_CHANGES) }
+    }
+
+    /// Adds the row of `reservation`, if it has a dead letter.
+    pub(super) fn push(&mut self, reservation: &Reservation<'a>) {
+        let Some(letter) = &reservation.dead_letter else { return };
+        let id = Value::integer(reservation.id.get());
+        let reason = letter.reason.clone();
+        let state = Value::text(letter.state.name());
+        let opened = Value::integer(letter.opened_ms);
+        let resolved = Value::integer_or_null(letter.resolved_ms);
+        let order_status = reservation.order_status.clone();
+        let payment_no = reservation.payment_no.clone();
+        let (paid, cancelled) = (reservation.paid_at.clone(), reservation.cancelled_at.clone());
+        let needs = Value::integer(reservation.needs_address);
+        if letter.is_stored {
+            self.changes.push([
+                id,
+                reason,
+                state,
+                opened,
+                resolved,
+                order_status,
+                payment_no,
+                paid,
+                cancelled,
+                needs,
+            ]);
+        } else {
+            self.new.push([
+                id,
+                reason,
+                state,
+                opened,
+                resolved,
+                order_status,
+                payment_no,
+                paid,
+                cancelled,
+                needs,
+                Value::integer(reservation.activity),
+                Value::integer(reservation.user),
+                Value::text(reservation.order_no.clone()),
+            ]);
+        }
+    }
+
+    pub(super) async fn write(&self, transaction: &mut impl Transaction) -> Result<(), SinkError> {
+        transaction.insert(&self.new).await?;
+        update_all(transaction, &self.changes).await
+    }
+}
+
+impl<'a> Reservation<'a> {
+    /// No order can hold it.
+    pub(super) fn dead_letter(&mut self, note: &'a str, at_ms: u64) {
+        self.order = match self.order {
+            Order::Present | Order::Withdrawn => Order::Withdrawn,
+            Order::Due(_) | Order::Missing => Order::Missing,
         };
-        self.resolved.remove(&reservation.id.get());
-        self.opened.insert(reservation.id.get(), opened);
+        self.last_error = Value::text(note);
+        let rolled_back = self.status == Status::RolledBack;
+        if !rolled_back {
+            self.status = Status::DeadLetter;
+        }
+        let is_stored = self.dead_letter.as_ref().is_some_and(|letter| letter.is_stored);
+        let state = if rolled_back { State::RolledBack } else { State::Open };
+        let resolved_ms = rolled_back.then_some(at_ms);
+        let reason = Value::text(note);
+        let letter = DeadLetter { is_stored, state, reason, opened_ms: at_ms, resolved_ms };
+        self.dead_letter = Some(letter);
+        self.updated_ms = at_ms;
     }
 
-    pub(super) fn resolve(
+    /// Its dead letter was closed. Where the units went back, [`Reservation::restore`] said so;
+    /// where it is tried again, its order is made with what `activity` says now.
+    pub(super) fn dead_letter_resolved(
         &mut self,
-        id: ReservationId,
         resolution: DeadLetterResolution,
+        activity: &Activity,
         at_ms: u64,
     ) {
-        let status = match resolution {
-            DeadLetterResolution::Delivered => "delivered",
-            DeadLetterResolution::RolledBack => "rolled_back",
-        };
-        self.resolved.insert(id.get(), (status, at_ms));
+        self.updated_ms = at_ms;
+        if resolution == DeadLetterResolution::RolledBack {
+            self.close_dead_letter(State::RolledBack, at_ms);
+            return;
+        }
+        self.close_dead_letter(State::Delivered, at_ms);
+        self.attempts += 1;
+        self.last_error = Value::Null;
+        if self.status == Status::DeadLetter {
+            self.status = Status::Ordered;
+        }
+        match self.order {
+            Order::Present | Order::Due(_) => {}
+            Order::Withdrawn => self.order = Order::Present,
+            Order::Missing => {
+                self.order = Order::Due(terms(activity, self.created_ms));
+                let is_free = self.status == Status::RolledBack;
+                self.user_activity_key = if is_free { Value::Null } else { self.taken_slot() };
+            }
+        }
     }
 
-    pub(super) async fn write(
-        mut self,
-        transaction: &mut impl Transaction,
-    ) -> Result<(), SinkError> {
-        let (mut new, mut reopened) = (Rows::new(&DEAD_LETTERS), Rows::new(&REOPENED));
-        for (id, letter) in self.opened {
-            let resolved = self.resolved.remove(&id);
-            let [id_value, reason, status, created, resolved] = [
-                Value::integer(id),
-                Value::text(letter.note),
-                Value::text(resolved.map_or("open", |(status, _)| status)),
-                Value::integer(letter.at_ms),
-                Value::integer_or_null(resolved.map(|(_, at_ms)| at_ms)),
-            ];
-            if self.existing.contains(&id) {
-                reopened.push([id_value, reason, status, created, resolved]);
-                continue;
-            }
-            let (activity, user) = (Value::integer(letter.activity), Value::integer(letter.user));
-            let order_no = Value::text(letter.order_no);
-            new.push([id_value, reason, status, created, resolved, activity, user, order_no]);
+    pub(super) fn close_dead_letter(&mut self, state: State, at_ms: u64) {
+        if let Some(letter) = &mut self.dead_letter
+            && letter.state == State::Open
+        {
+            (letter.state, letter.resolved_ms) = (state, Some(at_ms));
         }
-        let mut resolved = Rows::new(&RESOLVED);
-        for (id, (status, at_ms)) in self.resolved {
-            resolved.push([Value::integer(id), Value::text(status), Value::integer(at_ms)]);
-        }
-        transaction.insert(&new).await?;
-        update_all(transaction, &reopened).await?;
-        update_all(transaction, &resolved).await
+    }
+}
+
+/// Whether `reservation` leaves the batch with an order, or else with a dead letter: one of them,
+/// always.
+pub(super) fn has_one_outcome(reservation: &Reservation<'_>) -> bool {
+    match reservation.order {
+        Order::Present | Order::Due(_) => true,
+        Order::Withdrawn | Order::Missing => reservation.dead_letter.is_some(),
     }
 }

@@ -2,6 +2,8 @@
 
 use engine::core::codec::CodecError;
 use engine::core::event::Figures;
+use engine::core::ids::ReservationId;
+use engine::core::limits::NOTE_BYTES_MAX;
 use wal::Lsn;
 
 use super::store::StoreError;
@@ -12,6 +14,21 @@ pub enum SinkError {
     /// The database refused or did not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// No order can hold these reservations: they become dead letters, and the batch is written
+    /// again without their orders.
+    #[error("{} reservations become dead letters, the first because {why}", ids.len())]
+    Undeliverable {
+        /// The reservations.
+        ids: Vec<ReservationId>,
+        /// What the database says of the first.
+        why: StoreError,
+    },
+    /// Their buyers have no default address: as [`SinkError::Undeliverable`].
+    #[error("{} reservations become dead letters: their buyers have no default address", ids.len())]
+    AddressMissing {
+        /// The reservations.
+        ids: Vec<ReservationId>,
+    },
     /// The cursor is not where this sink left it: another server moved it, or the database was
     /// put back. It is read and judged again.
     #[error("the cursor was moved by somebody else")]
@@ -64,5 +81,43 @@ impl SinkError {
     /// Everything else halts the sink until a person has acted.
     pub fn is_transient(&self) -> bool {
         matches!(self, Self::Store(StoreError::Unavailable(_)) | Self::CursorMoved)
+    }
+
+    /// The reservations that no order can hold, and why in the words of a dead letter; `None`
+    /// where the error is another.
+    pub(crate) fn undeliverable(&self) -> Option<(&[ReservationId], String)> {
+        match self {
+            Self::Undeliverable { ids, why } => Some((ids, note(&why.to_string()))),
+            Self::AddressMissing { ids } => {
+                Some((ids, "the buyer has no default address".to_owned()))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// `text` on one line, within what the log keeps of a reason.
+fn note(text: &str) -> String {
+    let mut note = String::new();
+    for character in text.chars() {
+        let character = if character.is_control() { ' ' } else { character };
+        if note.len() + character.len_utf8() > NOTE_BYTES_MAX {
+            break;
+        }
+        note.push(character);
+    }
+    note
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_line_and_cut_between_characters() {
+        assert_eq!(note("a\nb\0c"), "a b c");
+        let long = "限".repeat(NOTE_BYTES_MAX);
+        let cut = note(&long);
+        assert!(long.starts_with(&cut) && cut.len() + 3 > NOTE_BYTES_MAX, "{}", cut.len());
     }
 }

@@ -4,7 +4,7 @@
 //! batch - needs --> rows read -+
 //!   +- events ----------------> fold --> rows --> sink: one transaction with the cursor
 //!                               activities reservations orders payments
-//!                               refunds flows audit dead_letters
+//!                               refunds flows audit dead_letters blacklist
 //! ```
 //!
 //! [`sink`] drives; `fold` and the tables beside it are free of any dialect; [`store`] is the
@@ -14,14 +14,16 @@
 pub mod accounts;
 mod activities;
 mod audit;
+mod blacklist;
 mod chunks;
 pub mod database;
-mod dead_letters;
+pub mod dead_letter_list;
+pub mod dead_letters;
 mod fault;
 mod flows;
 mod fold;
 pub mod mysql;
-mod needs;
+pub(crate) mod needs;
 mod orders;
 mod payments;
 pub mod queries;
@@ -30,7 +32,9 @@ mod refunds;
 mod reservations;
 pub mod schema;
 pub mod sink;
+pub mod split;
 pub mod sqlite;
 pub mod store;
+mod tables;
 
 pub use fault::SinkError;

@@ -196,8 +196,8 @@ impl Statements for MySqlTransaction<'_> {
         records(self.connection(), text, values).await
     }
 
-    fn update_text(table: &Table, values: &[Value<'_>]) -> String {
-        let Table { name, columns, key_columns } = table;
+    fn update_text(name: &str, table: &Table, values: &[Value<'_>]) -> String {
+        let Table { columns, key_columns, .. } = table;
         let width = columns.len();
         let casts: Vec<_> = (0..width).map(|column| cast(values, column, width)).collect();
         let first: Vec<_> = (1..).zip(&casts).map(|(n, cast)| format!("{cast} AS v{n}")).collect();
@@ -214,8 +214,11 @@ impl Statements for MySqlTransaction<'_> {
     fn meaning(error: &sqlx::Error) -> Meaning {
         match number(error) {
             Some(1062 | 1586) => Meaning::Duplicate,
-            // NULL, bad value, cut, out of range, too long; CHECK in MySQL and in MariaDB.
-            Some(1048 | 1364 | 1265 | 1264 | 1366 | 1406 | 3819 | 4025) => Meaning::Refused,
+            // NULL, bad value, cut, out of range, too long; a character that the column's set has
+            // not; a foreign key, a trigger's SIGNAL, CHECK in MySQL and in MariaDB.
+            Some(
+                1048 | 1364 | 1265 | 1264 | 1292 | 1366 | 1406 | 1452 | 1644 | 3819 | 3988 | 4025,
+            ) => Meaning::Refused,
             _ => Meaning::Unavailable,
         }
     }
@@ -236,6 +239,10 @@ impl Transaction for MySqlTransaction<'_> {
         keys: &[Value<'_>],
     ) -> Result<Vec<Record>, StoreError> {
         chunks::select(self, lookup, keys).await
+    }
+
+    async fn delete(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
+        chunks::delete(self, rows).await
     }
 
     async fn commit(mut self) -> Result<(), StoreError> {
@@ -325,7 +332,7 @@ mod tests {
         rows.push([Value::integer(1u64), Value::Null]);
         rows.push([Value::integer(2u64), Value::text("x")]);
         assert_eq!(
-            MySqlTransaction::update_text(&TABLE, rows.values(0, 2)),
+            MySqlTransaction::update_text("t", &TABLE, rows.values(0, 2)),
             "UPDATE t AS t JOIN (SELECT CAST(? AS SIGNED) AS v1, CAST(? AS CHAR) AS v2 \
              UNION ALL SELECT CAST(? AS SIGNED), CAST(? AS CHAR)) AS v \
              ON t.id = v.v1 SET t.name = v.v2"

@@ -11,10 +11,10 @@ use super::fault::SinkError;
 use crate::tail::Batch;
 
 /// An event and its place.
-pub(super) type Placed<'a> = (Lsn, Event<'a>);
+pub(crate) type Placed<'a> = (Lsn, Event<'a>);
 
 /// The events of `batch`.
-pub(super) fn decode(batch: &Batch) -> Result<Vec<Placed<'_>>, SinkError> {
+pub(crate) fn decode(batch: &Batch) -> Result<Vec<Placed<'_>>, SinkError> {
     batch
         .entries()
         .map(|entry| {
@@ -32,10 +32,6 @@ pub(super) struct Needs {
     pub(super) activities: BTreeSet<ActivityId>,
     /// Reservations that were accepted in an earlier batch.
     pub(super) reservations: BTreeSet<ReservationId>,
-    /// Buyers of new reservations.
-    pub(super) buyers: BTreeSet<u64>,
-    /// Reservations that become a dead letter here.
-    pub(super) dead: BTreeSet<ReservationId>,
     /// Reservations whose refunds take a step here.
     pub(super) refunded: BTreeSet<ReservationId>,
 }
@@ -51,10 +47,9 @@ impl Needs {
                     created.insert(activity);
                     continue;
                 }
-                Body::Reserved { reservation, user, .. }
-                | Body::ReservationAdopted { reservation, user, .. } => {
+                Body::Reserved { reservation, .. }
+                | Body::ReservationAdopted { reservation, .. } => {
                     born.insert(reservation);
-                    needs.buyers.insert(user.get());
                 }
                 Body::RefundRequested { reservation, .. }
                 | Body::RefundSettled { reservation, .. }
@@ -62,14 +57,11 @@ impl Needs {
                     needs.refunded.insert(reservation);
                     needs.reservations.insert(reservation);
                 }
-                Body::DeadLettered { reservation, .. } => {
-                    needs.dead.insert(reservation);
-                    needs.reservations.insert(reservation);
-                }
                 Body::PaymentOpened { reservation, .. }
                 | Body::Confirmed { reservation, .. }
                 | Body::Reinstated { reservation, .. }
                 | Body::Restored { reservation, .. }
+                | Body::DeadLettered { reservation, .. }
                 | Body::DeadLetterResolved { reservation, .. } => {
                     needs.reservations.insert(reservation);
                 }

@@ -1,12 +1,15 @@
 //! What the server asks the database. Reads see committed rows and never wait for a writer.
 
+use std::collections::BTreeSet;
+
 use engine::core::ids::{ActivityId, SkuId, UserId};
 
-use super::accounts::{Address, Sku};
+use super::accounts::{Address, Role, Sku};
 use super::chunks::placeholders;
 use super::database::{Database, UrlError};
 use super::readers::{Readers, Snapshot};
-use super::store::{Record, StoreError, Value};
+use super::split::Split;
+use super::store::{Part, Record, StoreError, Value, part_name};
 
 /// SKUs in one look-up; a larger list is read in several.
 const IDS_PER_QUERY: usize = 500;
@@ -113,37 +116,52 @@ pub struct OrderItem {
     pub amount: u64,
 }
 
-/// One page of a list of orders.
+/// Some of a list of orders.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OrderPage {
-    /// The page, newest first.
+    /// Those of the window, newest first.
     pub orders: Vec<Order>,
-    /// Orders in all pages.
+    /// How many there are in all.
     pub total: u64,
+    /// Those of the numbers that were asked for which are orders, in whatever status.
+    pub known: BTreeSet<String>,
 }
 
-/// Which page: `number` from 1.
+/// Which rows of a list: `count` of them from `offset` on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Page {
-    /// From 1.
-    pub number: u32,
-    /// Orders in a page.
-    pub size: u32,
+pub struct Window {
+    /// Rows before the first.
+    pub offset: u64,
+    /// Rows at most.
+    pub count: u32,
+}
+
+/// What a login is checked against.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Login {
+    /// Whose it is.
+    pub user: UserId,
+    /// What its tokens allow.
+    pub role: Role,
+    /// Hash of the password; `None` where there is none to log in by.
+    pub password_hash: Option<String>,
 }
 
 /// Reads the database.
 #[derive(Clone, Debug)]
 pub struct Queries {
     readers: Readers,
+    split: Split,
 }
 
 impl Queries {
-    /// Queries to the database at `url`; connects when first used. The bridge makes the schema.
+    /// Queries to the database at `url`, whose orders are spread as `split` says; connects when
+    /// first used. The bridge makes the schema.
     ///
     /// # Errors
     /// Where the URL can't be used.
-    pub fn open(url: &str) -> Result<Self, UrlError> {
-        Ok(Self { readers: Readers::of(&Database::at(url)?) })
+    pub fn open(url: &str, split: Split) -> Result<Self, UrlError> {
+        Ok(Self { readers: Readers::of(&Database::at(url)?), split })
     }
 
     /// Whether the database answers.
@@ -175,7 +193,23 @@ impl Queries {
         Ok(skus)
     }
 
-    /// A page of `user`'s orders, newest first, all or those with `status`.
+    /// The account of that name, compared byte by byte.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub async fn login(&self, username: &str) -> Result<Option<Login>, StoreError> {
+        let mut snapshot = self.readers.snapshot().await?;
+        let text = "SELECT id, role, password_hash FROM users WHERE username = ?";
+        let records = snapshot.rows(text, &[Value::text(username)]).await?;
+        let Some(record) = records.first() else { return Ok(None) };
+        let user = UserId::new(record.number(0)?).ok_or(StoreError::Unreadable { column: 0 })?;
+        let role = Role::from_name(record.text(1)?).ok_or(StoreError::Unreadable { column: 1 })?;
+        let password_hash = record.text_or_null(2)?.map(str::to_owned);
+        Ok(Some(Login { user, role, password_hash }))
+    }
+
+    /// `user`'s orders, newest first, all or those with `status`; and which of `order_nos` are
+    /// orders at the same moment.
     ///
     /// # Errors
     /// Where the database does not answer.
@@ -183,7 +217,8 @@ impl Queries {
         &self,
         user: UserId,
         status: Option<OrderStatus>,
-        page: Page,
+        window: Window,
+        order_nos: &[&str],
     ) -> Result<OrderPage, StoreError> {
         let mut values = vec![Value::integer(user.get())];
         values.extend(status.map(|status| Value::text(status.name())));
@@ -193,35 +228,65 @@ impl Queries {
         };
         // One snapshot for the count, the page and its items.
         let mut snapshot = self.readers.snapshot().await?;
-        let count = format!("SELECT COUNT(*) FROM orders WHERE {wanted}");
+        let part = self.split.part(user.get());
+        let orders_table = part_name("orders", part);
+        let count = format!("SELECT COUNT(*) FROM {orders_table} WHERE {wanted}");
         let count = snapshot.rows(count, &values).await?;
         let total = count.first().map_or(Ok(0), |record| record.number(0))?;
         let text = format!(
-            "SELECT {ORDER_COLUMNS} FROM orders WHERE {wanted} \
+            "SELECT {ORDER_COLUMNS} FROM {orders_table} WHERE {wanted} \
              ORDER BY created_at DESC, order_no DESC LIMIT ? OFFSET ?"
         );
-        let size = u64::from(page.size);
-        values.push(Value::integer(size));
-        values.push(Value::integer(u64::from(page.number.saturating_sub(1)) * size));
+        values.push(Value::integer(window.count));
+        values.push(Value::integer(window.offset));
         let records = snapshot.rows(text, &values).await?;
         let mut orders = records.iter().map(order).collect::<Result<Vec<_>, _>>()?;
         for order in &mut orders {
-            order.items = items(&order.order_no, &mut snapshot).await?;
+            order.items = items(&order.order_no, part, &mut snapshot).await?;
         }
-        Ok(OrderPage { orders, total })
+        let mut known = BTreeSet::new();
+        for numbers in order_nos.chunks(IDS_PER_QUERY) {
+            let list = placeholders(numbers.len());
+            let text = format!("SELECT order_no FROM {orders_table} WHERE order_no IN {list}");
+            let numbers: Vec<_> = numbers.iter().map(|number| Value::text(*number)).collect();
+            for record in snapshot.rows(text, &numbers).await? {
+                known.insert(record.text(0)?.to_owned());
+            }
+        }
+        Ok(OrderPage { orders, total, known })
     }
 
-    /// The order of that number.
+    pub(super) async fn snapshot(&self) -> Result<Snapshot, StoreError> {
+        self.readers.snapshot().await
+    }
+
+    /// The default address of `user`, if there is one.
     ///
     /// # Errors
     /// Where the database does not answer.
-    pub async fn order(&self, order_no: &str) -> Result<Option<Order>, StoreError> {
+    pub async fn default_address(&self, user: UserId) -> Result<Option<Address>, StoreError> {
         let mut snapshot = self.readers.snapshot().await?;
-        let text = format!("SELECT {ORDER_COLUMNS} FROM orders WHERE order_no = ?");
-        let records = snapshot.rows(text, &[Value::text(order_no)]).await?;
+        let text = "SELECT receiver, phone, province, city, district, detail \
+                    FROM user_addresses WHERE default_user_id = ?";
+        let records = snapshot.rows(text, &[Value::integer(user.get())]).await?;
+        records.first().map_or(Ok(None), |record| address(record, 0))
+    }
+
+    /// The order of that number, where it is `user`'s.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub async fn order(&self, user: UserId, order_no: &str) -> Result<Option<Order>, StoreError> {
+        let mut snapshot = self.readers.snapshot().await?;
+        let part = self.split.part(user.get());
+        let orders = part_name("orders", part);
+        let text =
+            format!("SELECT {ORDER_COLUMNS} FROM {orders} WHERE order_no = ? AND user_id = ?");
+        let values = [Value::text(order_no), Value::integer(user.get())];
+        let records = snapshot.rows(text, &values).await?;
         let Some(record) = records.first() else { return Ok(None) };
         let mut order = order(record)?;
-        order.items = items(order_no, &mut snapshot).await?;
+        order.items = items(order_no, part, &mut snapshot).await?;
         Ok(Some(order))
     }
 
@@ -246,9 +311,16 @@ impl Queries {
     }
 }
 
-async fn items(order_no: &str, snapshot: &mut Snapshot) -> Result<Vec<OrderItem>, StoreError> {
-    let text = "SELECT sku_id, title, price, quantity, amount FROM order_items \
-                WHERE order_no = ? ORDER BY sku_id";
+async fn items(
+    order_no: &str,
+    part: Part,
+    snapshot: &mut Snapshot,
+) -> Result<Vec<OrderItem>, StoreError> {
+    let items = part_name("order_items", part);
+    let text = format!(
+        "SELECT sku_id, title, price, quantity, amount FROM {items} \
+         WHERE order_no = ? ORDER BY sku_id"
+    );
     let records = snapshot.rows(text, &[Value::text(order_no)]).await?;
     let item = |record: &Record| {
         Ok(OrderItem {
@@ -278,7 +350,7 @@ fn order(record: &Record) -> Result<Order, StoreError> {
         expire_ms: record.number(10)?,
         created_ms: record.number(11)?,
         updated_ms: record.number(12)?,
-        address: address(record)?,
+        address: address(record, 13)?,
         items: Vec::new(),
     })
 }
@@ -288,15 +360,17 @@ fn sku(record: &Record) -> Result<Option<Sku>, StoreError> {
     Ok(SkuId::new(record.number(0)?).map(|id| Sku { id, title, price }))
 }
 
-fn address(record: &Record) -> Result<Option<Address>, StoreError> {
-    let Some(receiver) = record.text_or_null(13)? else { return Ok(None) };
+/// The address whose parts begin at column `first`.
+fn address(record: &Record, first: usize) -> Result<Option<Address>, StoreError> {
+    let Some(receiver) = record.text_or_null(first)? else { return Ok(None) };
+    let part = |index| Ok::<_, StoreError>(record.text(first + index)?.to_owned());
     Ok(Some(Address {
         receiver: receiver.to_owned(),
-        phone: record.text(14)?.to_owned(),
-        province: record.text(15)?.to_owned(),
-        city: record.text(16)?.to_owned(),
-        district: record.text(17)?.to_owned(),
-        detail: record.text(18)?.to_owned(),
+        phone: part(1)?,
+        province: part(2)?,
+        city: part(3)?,
+        district: part(4)?,
+        detail: part(5)?,
     }))
 }
 

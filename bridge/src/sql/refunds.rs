@@ -12,6 +12,8 @@ static REFUNDS: Table = Table {
         "order_no",
         "refund_no",
         "activity_id",
+        "scope",
+        "payment_no",
         "amount",
         "restock",
         "free_limit",
@@ -40,10 +42,15 @@ static REFUND_CHANGES: Table = Table {
 };
 
 static REFUNDS_BY_ORDER: Lookup = Lookup {
-    columns: &["order_no", "refund_no", "restock", "free_limit"],
+    columns: &["order_no", "refund_no", "restock", "free_limit", "scope"],
     from: "refunds",
     key: "order_no",
+    part: None,
 };
+
+/// The scopes, as they are written.
+const ORDER: &str = "order";
+const PAYMENT: &str = "payment";
 
 /// A refund's key: order and refund number.
 pub(super) type Names<'n> = (&'n str, &'n str);
@@ -51,6 +58,8 @@ pub(super) type Names<'n> = (&'n str, &'n str);
 /// What a refund moves beside money once it is settled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Effects {
+    /// It is the order's; else a payment's that paid nothing, and the order is not touched.
+    pub(super) of_order: bool,
     /// Its units go back on sale.
     pub(super) restock: bool,
     /// The user may buy as many again.
@@ -61,6 +70,7 @@ pub(super) struct Effects {
 #[derive(Debug)]
 pub(super) struct Request<'a> {
     pub(super) activity: u64,
+    pub(super) payment_no: &'a str,
     pub(super) amount: u64,
     pub(super) reason: &'a str,
     pub(super) requested_by: &'a str,
@@ -92,7 +102,8 @@ impl<'a> Refunds<'a> {
         for record in transaction.select(&REFUNDS_BY_ORDER, &keys).await? {
             let key = (record.text(0)?.to_owned(), record.text(1)?.to_owned());
             let (restock, free_limit) = (record.number(2)? != 0, record.number(3)? != 0);
-            let effects = Effects { restock, free_limit };
+            let of_order = record.text(4)? == ORDER;
+            let effects = Effects { of_order, restock, free_limit };
             self.known.insert(key, Refund { request: None, effects, step: None });
         }
         Ok(())
@@ -145,6 +156,8 @@ impl<'a> Refunds<'a> {
                     order_no,
                     refund_no,
                     Value::integer(request.activity),
+                    Value::text(if refund.effects.of_order { ORDER } else { PAYMENT }),
+                    Value::text(request.payment_no),
                     Value::integer(request.amount),
                     restock,
                     free_limit,

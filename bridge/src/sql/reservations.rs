@@ -13,15 +13,21 @@
 //! | refund requested | | `refunding` | |
 //! | refund settled | | `refunded` | NULL where it frees the limit |
 //! | refund failed | | `paid` | |
-//! | dead-lettered | `dead_letter`, last_error | | |
-//! | dead letter delivered | `ordered` | | |
+//! | dead-lettered | `dead_letter`, last_error | none any more | |
+//! | dead letter retried | `ordered`, attempts + 1 | made, as it would be by now | |
+//!
+//! A dead letter has no order. What its order would be by now stands in `dead_letters`, so that a
+//! retry, however late, makes it as if nothing had been wrong.
 
 use std::sync::Arc;
 
-use engine::core::event::{DeadLetterResolution, RestoreReason};
+use engine::core::event::RestoreReason;
 use engine::core::ids::{ReservationId, UserId};
 
 use super::activities::Activity;
+use super::dead_letters::{DeadLetter, State};
+use super::fault::SinkError;
+use super::split::Split;
 use super::store::{Lookup, Record, StoreError, Transaction, Value};
 
 static RESERVATIONS_BY_ID: Lookup = Lookup {
@@ -30,21 +36,43 @@ static RESERVATIONS_BY_ID: Lookup = Lookup {
         "p.order_no",
         "p.user_id",
         "p.activity_id",
+        "p.sku_id",
         "p.price",
         "p.quantity",
         "p.status",
         "p.reason",
+        "p.attempts",
         "p.last_error",
         "p.rolled_back_at",
-        "o.status",
-        "o.user_activity_key",
-        "o.payment_no",
-        "o.paid_at",
-        "o.cancelled_at",
+        "p.created_at",
         "p.updated_at",
+        "d.status",
+        "d.reason",
+        "d.created_at",
+        "d.resolved_at",
+        "d.needs_address",
+        "d.order_status",
+        "d.payment_no",
+        "d.paid_at",
+        "d.cancelled_at",
     ],
-    from: "flashsale_pre_deductions p JOIN orders o ON o.order_no = p.order_no",
+    from: "flashsale_pre_deductions p LEFT JOIN dead_letters d ON d.id = p.id",
     key: "p.id",
+    part: None,
+};
+
+static ORDERS_BY_NO: Lookup = Lookup {
+    columns: &[
+        "purchase_slot",
+        "status",
+        "user_activity_key",
+        "payment_no",
+        "paid_at",
+        "cancelled_at",
+    ],
+    from: "orders",
+    key: "order_no",
+    part: None,
 };
 
 /// A reservation, as the batch leaves it.
@@ -54,12 +82,19 @@ pub(super) struct Reservation<'a> {
     pub(super) order_no: String,
     pub(super) user: u64,
     pub(super) activity: u64,
+    pub(super) sku: u64,
     pub(super) price: u64,
     pub(super) quantity: u64,
-    /// `None` where its rows exist already.
+    /// `None` where its row exists already.
     pub(super) birth: Option<Birth<'a>>,
-    pub(super) status: Value<'a>,
+    pub(super) order: Order,
+    /// Where no order could hold it, once.
+    pub(super) dead_letter: Option<DeadLetter<'a>>,
+    /// No order without an address, where the shop says so.
+    pub(super) needs_address: bool,
+    pub(super) status: Status,
     pub(super) reason: Value<'a>,
+    pub(super) attempts: u64,
     pub(super) last_error: Value<'a>,
     pub(super) rolled_back_at: Value<'a>,
     pub(super) order_status: Value<'a>,
@@ -67,18 +102,59 @@ pub(super) struct Reservation<'a> {
     pub(super) payment_no: Value<'a>,
     pub(super) paid_at: Value<'a>,
     pub(super) cancelled_at: Value<'a>,
+    pub(super) created_ms: u64,
     pub(super) updated_ms: u64,
 }
 
-/// What only a new reservation's rows need.
+/// Where a pre-deduction is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Status {
+    Ordered,
+    RolledBack,
+    DeadLetter,
+}
+
+impl Status {
+    const ALL: [Self; 3] = [Self::Ordered, Self::RolledBack, Self::DeadLetter];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ordered => "ordered",
+            Self::RolledBack => "rolled_back",
+            Self::DeadLetter => "dead_letter",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.name() == name)
+    }
+}
+
+/// What only a new reservation's row needs.
 #[derive(Debug)]
 pub(super) struct Birth<'a> {
     pub(super) request_id: &'a str,
     pub(super) request_hash: u128,
-    pub(super) sku: u64,
+}
+
+/// What a new order takes from its activity.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Terms {
     pub(super) title: Arc<str>,
     pub(super) expire_ms: u64,
-    pub(super) created_ms: u64,
+}
+
+/// Where a reservation's order is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Order {
+    /// In SQL.
+    Present,
+    /// In SQL, until this batch takes it out.
+    Withdrawn,
+    /// Made by this batch.
+    Due(Terms),
+    /// Nowhere: there is a dead letter instead.
+    Missing,
 }
 
 impl<'a> Reservation<'a> {
@@ -92,24 +168,22 @@ impl<'a> Reservation<'a> {
         request: (&'a str, u128),
         created_ms: u64,
     ) -> Self {
-        let birth = Birth {
-            request_id: request.0,
-            request_hash: request.1,
-            sku: activity.sku,
-            title: Arc::clone(&activity.title),
-            expire_ms: created_ms.saturating_add(activity.payment_ttl_ms),
-            created_ms,
-        };
+        let birth = Birth { request_id: request.0, request_hash: request.1 };
         let mut new = Self {
             id,
             order_no,
             user: user.get(),
             activity: activity.id.get(),
+            sku: activity.sku,
             price: activity.price,
             quantity: quantity.into(),
             birth: Some(birth),
-            status: Value::text("ordered"),
+            order: Order::Due(terms(activity, created_ms)),
+            dead_letter: None,
+            needs_address: false,
+            status: Status::Ordered,
             reason: Value::Null,
+            attempts: 1,
             last_error: Value::Null,
             rolled_back_at: Value::Null,
             order_status: Value::text("pending_payment"),
@@ -117,13 +191,14 @@ impl<'a> Reservation<'a> {
             payment_no: Value::Null,
             paid_at: Value::Null,
             cancelled_at: Value::Null,
+            created_ms,
             updated_ms: created_ms,
         };
         new.user_activity_key = new.taken_slot();
         new
     }
 
-    fn taken_slot(&self) -> Value<'a> {
+    pub(super) fn taken_slot(&self) -> Value<'a> {
         Value::text(format!("{}:{}:{}", self.user, self.activity, self.id))
     }
 
@@ -140,8 +215,9 @@ impl<'a> Reservation<'a> {
         self.updated_ms = at_ms;
     }
 
-    /// Its units went back.
+    /// Its units went back, and with them what was left of a dead letter.
     pub(super) fn restore(&mut self, reason: RestoreReason, at_ms: u64) {
+        self.close_dead_letter(State::RolledBack, at_ms);
         let (reason, order_status) = match reason {
             RestoreReason::Cancelled => ("cancelled", "cancelled"),
             RestoreReason::Timeout => ("timeout", "timeout"),
@@ -149,7 +225,7 @@ impl<'a> Reservation<'a> {
             RestoreReason::Admin => ("admin", "cancelled"),
             RestoreReason::Api => ("api", "cancelled"),
         };
-        self.status = Value::text("rolled_back");
+        self.status = Status::RolledBack;
         self.reason = Value::text(reason);
         self.rolled_back_at = Value::integer(at_ms);
         self.order_status = Value::text(order_status);
@@ -160,12 +236,19 @@ impl<'a> Reservation<'a> {
 
     /// A late payment was honoured.
     pub(super) fn reinstate(&mut self, payment_no: &'a str, at_ms: u64) {
-        self.status = Value::text("ordered");
+        self.status = Status::Ordered;
         self.reason = Value::Null;
         self.rolled_back_at = Value::Null;
         self.cancelled_at = Value::Null;
         self.user_activity_key = self.taken_slot();
         self.confirm(payment_no, at_ms);
+        if matches!(self.order, Order::Withdrawn | Order::Missing) {
+            // Paid and without an order: an operator's, whatever became of it before.
+            self.status = Status::DeadLetter;
+            if let Some(letter) = &mut self.dead_letter {
+                (letter.state, letter.resolved_ms) = (State::Open, None);
+            }
+        }
     }
 
     /// Its order moved on without units being touched.
@@ -174,20 +257,9 @@ impl<'a> Reservation<'a> {
         self.updated_ms = at_ms;
     }
 
-    /// No order could hold it.
-    pub(super) fn dead_letter(&mut self, note: &'a str, at_ms: u64) {
-        self.status = Value::text("dead_letter");
-        self.last_error = Value::text(note);
-        self.updated_ms = at_ms;
-    }
-
-    /// Its dead letter was closed. Where the units went back, [`Reservation::restore`] said so.
-    pub(super) fn dead_letter_resolved(&mut self, resolution: DeadLetterResolution, at_ms: u64) {
-        if resolution == DeadLetterResolution::Delivered {
-            self.status = Value::text("ordered");
-            self.last_error = Value::Null;
-        }
-        self.updated_ms = at_ms;
+    /// Whether its order, which is due, is for units that the buyer still has.
+    pub(super) fn is_alive(&self) -> bool {
+        self.status != Status::RolledBack
     }
 
     /// Its money went back; the slot is free where the refund frees the user's limit.
@@ -200,34 +272,92 @@ impl<'a> Reservation<'a> {
 
     fn read(mut record: Record) -> Result<Self, StoreError> {
         let id = record.number(0)?;
+        let dead_letter = match record.text_or_null(14)? {
+            None => None,
+            Some(name) => Some(DeadLetter {
+                is_stored: true,
+                state: State::from_name(name).ok_or(StoreError::Unreadable { column: 14 })?,
+                reason: Value::text(record.text(15)?.to_owned()),
+                opened_ms: record.number(16)?,
+                resolved_ms: record.number_or_null(17)?,
+            }),
+        };
         Ok(Self {
             id: ReservationId::new(id).ok_or(StoreError::Unreadable { column: 0 })?,
             order_no: record.text(1)?.to_owned(),
             user: record.number(2)?,
             activity: record.number(3)?,
-            price: record.number(4)?,
-            quantity: record.number(5)?,
+            sku: record.number(4)?,
+            price: record.number(5)?,
+            quantity: record.number(6)?,
             birth: None,
-            status: record.take(6)?,
-            reason: record.take(7)?,
-            last_error: record.take(8)?,
-            rolled_back_at: record.take(9)?,
-            order_status: record.take(10)?,
-            user_activity_key: record.take(11)?,
-            payment_no: record.take(12)?,
-            paid_at: record.take(13)?,
-            cancelled_at: record.take(14)?,
-            updated_ms: record.number(15)?,
+            order: Order::Missing,
+            dead_letter,
+            status: Status::from_name(record.text(7)?)
+                .ok_or(StoreError::Unreadable { column: 7 })?,
+            reason: record.take(8)?,
+            attempts: record.number(9)?,
+            last_error: record.take(10)?,
+            rolled_back_at: record.take(11)?,
+            created_ms: record.number(12)?,
+            updated_ms: record.number(13)?,
+            needs_address: record.number_or_null(18)?.is_some_and(|needs| needs != 0),
+            order_status: record.take(19)?,
+            user_activity_key: Value::Null,
+            payment_no: record.take(20)?,
+            paid_at: record.take(21)?,
+            cancelled_at: record.take(22)?,
         })
+    }
+
+    /// Takes over what its order says.
+    fn take_order(&mut self, mut record: Record) -> Result<(), StoreError> {
+        self.order = Order::Present;
+        self.order_status = record.take(1)?;
+        self.user_activity_key = record.take(2)?;
+        self.payment_no = record.take(3)?;
+        self.paid_at = record.take(4)?;
+        self.cancelled_at = record.take(5)?;
+        Ok(())
     }
 }
 
+/// What the order of a reservation accepted at `created_ms` takes from `activity`.
+pub(super) fn terms(activity: &Activity, created_ms: u64) -> Terms {
+    let expire_ms = created_ms.saturating_add(activity.payment_ttl_ms);
+    Terms { title: Arc::clone(&activity.title), expire_ms }
+}
+
 /// The reservations of `ids`, from their rows.
+///
+/// # Errors
+/// Where one has neither an order nor a dead letter, too: somebody took it away.
 pub(super) async fn load(
     ids: &[ReservationId],
+    split: Split,
     transaction: &mut impl Transaction,
-) -> Result<Vec<Reservation<'static>>, StoreError> {
+) -> Result<Vec<Reservation<'static>>, SinkError> {
     let keys: Vec<_> = ids.iter().map(|id| Value::integer(id.get())).collect();
     let records = transaction.select(&RESERVATIONS_BY_ID, &keys).await?;
-    records.into_iter().map(Reservation::read).collect()
+    let mut loaded =
+        records.into_iter().map(Reservation::read).collect::<Result<Vec<_>, StoreError>>()?;
+    loaded.sort_unstable_by_key(|reservation| reservation.id);
+    for part in split.parts() {
+        let of_part = loaded.iter().filter(|reservation| split.part(reservation.user) == part);
+        let keys: Vec<_> = of_part.map(|one| Value::text(one.order_no.clone())).collect();
+        let lookup = Lookup { part, ..ORDERS_BY_NO };
+        for record in transaction.select(&lookup, &keys).await? {
+            let id = record.number(0)?;
+            let index = loaded.binary_search_by_key(&id, |reservation| reservation.id.get());
+            // An order under such a number that is of no reservation here is not this one's.
+            if let Ok(index) = index {
+                loaded[index].take_order(record)?;
+            }
+        }
+    }
+    let lost = |one: &&Reservation<'_>| one.order == Order::Missing && one.dead_letter.is_none();
+    match loaded.iter().find(lost) {
+        Some(lost) => Err(SinkError::RowMissing { table: "orders", id: lost.id.get() }),
+        None => Ok(loaded),
+    }
 }

@@ -8,7 +8,8 @@ use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, Connection as _};
 
-use super::mysql;
+use super::split::Split;
+use super::{mysql, tables};
 
 /// How long another server's migration is waited for before the attempt is repeated.
 const LOCK_WAIT_S: u32 = 30;
@@ -43,6 +44,17 @@ pub enum SchemaError {
         /// The migration.
         version: i64,
     },
+    /// Orders are spread over another number of tables than the configuration says.
+    #[error(
+        "orders.split is {wanted}, but this database was made with {present}: set it back, the \
+         number is fixed by the first order"
+    )]
+    SplitFixed {
+        /// The tables there are.
+        present: u16,
+        /// The tables that the configuration wants.
+        wanted: u16,
+    },
     /// A migration failed.
     #[error("migration of the database failed: {0}{advice}", advice = migration_advice(.0))]
     Migration(#[source] MigrateError),
@@ -71,7 +83,10 @@ impl SchemaError {
 ///
 /// # Errors
 /// Where it is somebody else's or a newer Sluice's: nothing was changed then.
-pub async fn prepare_sqlite(options: &SqliteConnectOptions) -> Result<(), SchemaError> {
+pub async fn prepare_sqlite(
+    options: &SqliteConnectOptions,
+    split: Split,
+) -> Result<(), SchemaError> {
     let path = options.get_filename();
     // Opening for writing sets the journal mode, a change: a stranger's file is only looked at.
     if path.exists() {
@@ -83,12 +98,16 @@ pub async fn prepare_sqlite(options: &SqliteConnectOptions) -> Result<(), Schema
     let mut connection = SqliteConnection::connect_with(options).await?;
     refuse_foreign_tables(&mut connection).await?;
     migrations::SQLITE.run(&mut connection).await.map_err(judged)?;
+    tables::split_sqlite(&mut connection, split).await?;
     connection.close().await?;
     Ok(())
 }
 
 /// As [`prepare_sqlite`], for a server: two of Sluice's may start at the same moment.
-pub(super) async fn prepare_mysql(options: &MySqlConnectOptions) -> Result<(), SchemaError> {
+pub(super) async fn prepare_mysql(
+    options: &MySqlConnectOptions,
+    split: Split,
+) -> Result<(), SchemaError> {
     // A connection of its own: the lock ends with it, whatever happens in between.
     let mut connection = mysql::connect(options).await?;
     // Locks are the whole server's, and the name is bounded at 64 characters.
@@ -114,7 +133,9 @@ pub(super) async fn prepare_mysql(options: &MySqlConnectOptions) -> Result<(), S
         ..Migrator::DEFAULT
     };
     migrator.run(&mut connection).await.map_err(judged)?;
-    connection.close().await?;
+    tables::split_mysql(&mut connection, split).await?;
+    // What was done is done, however the goodbye goes: over TLS a server may hang up first.
+    let _ = connection.close().await;
     Ok(())
 }
 
@@ -165,8 +186,9 @@ fn refuse_foreign(found: Vec<String>) -> Result<bool, SchemaError> {
     let tables: Vec<String> = found
         .into_iter()
         .filter(|name| {
-            let known =
-                name == migrations::MIGRATIONS_TABLE || migrations::TABLES.contains(&name.as_str());
+            let known = name == migrations::MIGRATIONS_TABLE
+                || migrations::TABLES.contains(&name.as_str())
+                || tables::is_part(name);
             !(ours && known)
         })
         .collect();

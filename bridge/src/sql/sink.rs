@@ -8,6 +8,7 @@
 //! store drops its connection, and whoever drives the sink reads the cursor again: a COMMIT whose
 //! answer was lost has either happened or not, and the cursor says which.
 
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::core::ids::ReservationId;
@@ -15,13 +16,13 @@ use engine::core::request::RequestHasher;
 use wal::{Epoch, LogIdentity, LogUuid, Lsn};
 
 use super::activities::Activities;
-use super::dead_letters::DeadLetters;
 use super::fault::SinkError;
 use super::fold::{Fold, Site};
 use super::needs::{Needs, decode};
 use super::orders::{self, ReservationRows};
 use super::refunds::Refunds;
-use super::reservations;
+use super::reservations::{self, Order};
+use super::split::Split;
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value};
 use crate::cursor::Cursor;
 use crate::host::Host;
@@ -43,13 +44,30 @@ static CURSOR_MOVE: Table = Table {
     key_columns: 5,
 };
 
-static CURSOR_BY_SINK: Lookup =
-    Lookup { columns: &["log_uuid", "epoch", "lsn", "chain"], from: "bridge_cursor", key: "sink" };
+static CURSOR_BY_SINK: Lookup = Lookup {
+    columns: &["log_uuid", "epoch", "lsn", "chain"],
+    from: "bridge_cursor",
+    key: "sink",
+    part: None,
+};
+
+/// How orders are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OrderOptions {
+    /// How many tables they are spread over.
+    pub split: Split,
+    /// No order over HTTP for a buyer who has no default address.
+    pub require_address: bool,
+}
+
+/// Reservations of a batch that no order can hold, each with the reason.
+pub type Undeliverable = BTreeMap<ReservationId, String>;
 
 /// The SQL sink over a store of any dialect.
 #[derive(Debug)]
 pub struct SqlSink<S> {
     store: S,
+    options: OrderOptions,
     site: Site,
     identity: LogIdentity,
     request_hash_key: [u8; 16],
@@ -58,7 +76,7 @@ pub struct SqlSink<S> {
 
 impl<S: Store> SqlSink<S> {
     /// A sink for `host`'s log into `store`.
-    pub fn new(store: S, host: &impl Host) -> Self {
+    pub fn new(store: S, host: &impl Host, options: OrderOptions) -> Self {
         let identity = host.identity();
         let request_hash_key = host.request_hash_key();
         let site = Site {
@@ -66,7 +84,8 @@ impl<S: Store> SqlSink<S> {
             order_prefix: host.order_prefix(),
             hasher: RequestHasher::new(&request_hash_key),
         };
-        Self { store, site, identity, request_hash_key, activities: Activities::default() }
+        let activities = Activities::default();
+        Self { store, options, site, identity, request_hash_key, activities }
     }
 
     /// The cursor as the database has it, now.
@@ -114,22 +133,34 @@ impl<S: Store> SqlSink<S> {
     }
 
     /// Writes `batch`, which follows `from`, and moves the cursor to its end; the new cursor.
+    /// Reservations that are `undeliverable` become dead letters instead of orders.
     ///
     /// # Errors
-    /// Nothing of the batch is written then, or, where COMMIT itself failed, perhaps all of it:
-    /// the caller reads the cursor.
-    pub async fn apply(&mut self, batch: &Batch, from: &Cursor) -> Result<Cursor, SinkError> {
+    /// [`SinkError::Undeliverable`] where more of them are. Nothing of the batch is written then,
+    /// or, where COMMIT itself failed, perhaps all of it: the caller reads the cursor.
+    pub async fn apply(
+        &mut self,
+        batch: &Batch,
+        from: &Cursor,
+        undeliverable: &Undeliverable,
+    ) -> Result<Cursor, SinkError> {
         let end = batch.end().map(|end| (end.lsn, end.chain));
         let Some((lsn, chain)) = end else { return Ok(*from) };
         let to = Cursor { lsn, chain, ..*from };
-        let applied = self.write(batch, from, &to).await;
+        let applied = self.write(batch, (from, &to), undeliverable).await;
         if applied.is_err() {
             self.activities.forget();
         }
         applied.map(|()| to)
     }
 
-    async fn write(&mut self, batch: &Batch, from: &Cursor, to: &Cursor) -> Result<(), SinkError> {
+    async fn write(
+        &mut self,
+        batch: &Batch,
+        (from, to): (&Cursor, &Cursor),
+        undeliverable: &Undeliverable,
+    ) -> Result<(), SinkError> {
+        let split = self.options.split;
         let events = decode(batch)?;
         let needs = Needs::of(&events);
         let mut transaction = self.store.begin().await?;
@@ -138,9 +169,7 @@ impl<S: Store> SqlSink<S> {
 
         self.activities.load(needs.activities.iter().copied(), &mut transaction).await?;
         let known: Vec<ReservationId> = needs.reservations.iter().copied().collect();
-        let loaded = reservations::load(&known, &mut transaction).await?;
-        let buyers: Vec<u64> = needs.buyers.iter().copied().collect();
-        let addresses = orders::load_addresses(&buyers, &mut transaction).await?;
+        let loaded = reservations::load(&known, split, &mut transaction).await?;
         let mut refunds = Refunds::default();
         let refunded: Vec<String> = loaded
             .iter()
@@ -148,26 +177,31 @@ impl<S: Store> SqlSink<S> {
             .map(|reservation| reservation.order_no.clone())
             .collect();
         refunds.load(&refunded, &mut transaction).await?;
-        let mut dead_letters = DeadLetters::default();
-        dead_letters.load(&needs.dead, &mut transaction).await?;
 
-        let mut fold = Fold::new(self.site, &mut self.activities, loaded, refunds, dead_letters);
+        let mut fold = Fold::new(self.site, &mut self.activities, loaded, refunds);
         for event in &events {
             fold.take(event)?;
         }
         let (created, touched) = fold.activity_rows()?;
-        let rows = ReservationRows::new(fold.reservations, &addresses);
+        let addresses = orders::load_addresses(&fold.reservations, &mut transaction).await?;
+        if self.options.require_address {
+            orders::require_addresses(&fold.reservations, &addresses, undeliverable)?;
+        }
+        for reservation in &mut fold.reservations {
+            if let (Order::Due(_), Some(why)) =
+                (&reservation.order, undeliverable.get(&reservation.id))
+            {
+                reservation.dead_letter(why, reservation.updated_ms);
+            }
+        }
+        let rows = ReservationRows::new(fold.reservations, &addresses, split);
 
         transaction.insert(&created).await?;
         update_all(&mut transaction, &touched).await?;
-        transaction.insert(&rows.pre_deductions).await?;
-        transaction.insert(&rows.orders).await?;
-        transaction.insert(&rows.items).await?;
-        update_all(&mut transaction, &rows.pre_deduction_changes).await?;
-        update_all(&mut transaction, &rows.order_changes).await?;
+        rows.write(&mut transaction).await?;
         fold.payments.write(&mut transaction).await?;
         fold.refunds.write(&mut transaction).await?;
-        fold.dead_letters.write(&mut transaction).await?;
+        fold.blacklist.write(&mut transaction).await?;
         transaction.insert(&fold.flows).await?;
         transaction.insert(&fold.audit).await?;
         transaction.commit().await?;

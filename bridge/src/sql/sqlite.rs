@@ -118,8 +118,8 @@ impl Statements for SqliteTransaction<'_> {
         records(self.connection(), text, values).await
     }
 
-    fn update_text(table: &Table, values: &[Value<'_>]) -> String {
-        let Table { name, columns, key_columns } = table;
+    fn update_text(name: &str, table: &Table, values: &[Value<'_>]) -> String {
+        let Table { columns, key_columns, .. } = table;
         let set: Vec<_> = (key_columns + 1..=columns.len())
             .map(|number| format!("{} = v.column{number}", columns[number - 1]))
             .collect();
@@ -155,6 +155,10 @@ impl Transaction for SqliteTransaction<'_> {
         keys: &[Value<'_>],
     ) -> Result<Vec<Record>, StoreError> {
         chunks::select(self, lookup, keys).await
+    }
+
+    async fn delete(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
+        chunks::delete(self, rows).await
     }
 
     async fn commit(mut self) -> Result<(), StoreError> {

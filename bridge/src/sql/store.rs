@@ -72,18 +72,32 @@ pub struct Table {
     pub key_columns: usize,
 }
 
+/// Which of the tables that a table is split into; `None` where it is one.
+pub type Part = Option<u16>;
+
+/// What `table` is called in the database.
+pub(crate) fn part_name(table: &'static str, part: Part) -> Cow<'static, str> {
+    part.map_or(Cow::Borrowed(table), |part| Cow::Owned(format!("{table}_{part}")))
+}
+
 /// Rows for one table.
 #[derive(Debug)]
 pub struct Rows<'a> {
     table: &'static Table,
+    part: Part,
     values: Vec<Value<'a>>,
 }
 
 impl<'a> Rows<'a> {
     /// No rows yet.
     pub fn new(table: &'static Table) -> Self {
+        Self::of_part(table, None)
+    }
+
+    /// No rows yet, for a part of `table`.
+    pub fn of_part(table: &'static Table, part: Part) -> Self {
         assert!(table.key_columns >= 1 && table.key_columns <= table.columns.len());
-        Self { table, values: Vec::new() }
+        Self { table, part, values: Vec::new() }
     }
 
     /// Adds one row, in the order of the table's columns.
@@ -95,6 +109,11 @@ impl<'a> Rows<'a> {
     /// The table.
     pub fn table(&self) -> &'static Table {
         self.table
+    }
+
+    /// The table's name in the database.
+    pub(crate) fn table_name(&self) -> Cow<'static, str> {
+        part_name(self.table.name, self.part)
     }
 
     /// How many rows.
@@ -120,7 +139,7 @@ impl<'a> Rows<'a> {
         let key = &self.values[index * width..][..self.table.key_columns];
         for (column, value) in self.table.columns.iter().zip(key) {
             let separator = if name.is_empty() { "" } else { ", " };
-            let table = self.table.name;
+            let table = self.table_name();
             // Writing to a String can't fail.
             let _ = write!(name, "{separator}{table}.{column} = {value}");
         }
@@ -129,7 +148,7 @@ impl<'a> Rows<'a> {
 }
 
 /// A look-up of rows by one key column.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Lookup {
     /// What is read.
     pub columns: &'static [&'static str],
@@ -137,6 +156,8 @@ pub struct Lookup {
     pub from: &'static str,
     /// The column that must equal one of the keys.
     pub key: &'static str,
+    /// Which part of the table.
+    pub part: Part,
 }
 
 /// A row that was read, in the order of the look-up's columns.
@@ -205,11 +226,14 @@ pub enum StoreError {
         /// The database's own words.
         source: sqlx::Error,
     },
-    /// A constraint refuses a row.
+    /// A constraint refuses rows.
     #[error("{row} is refused: {source}")]
     Refused {
-        /// The row, by its key.
+        /// The first of them, by its key.
         row: String,
+        /// All that the statement which met it would have been refused for, by their places in the
+        /// rows given.
+        indexes: Vec<usize>,
         /// The database's own words.
         source: sqlx::Error,
     },
@@ -265,6 +289,13 @@ pub trait Transaction {
         lookup: &Lookup,
         keys: &[Value<'_>],
     ) -> Result<Vec<Record>, StoreError>;
+
+    /// Deletes the rows of the table whose key, all that a row here holds, is in `rows`; how many
+    /// there were.
+    ///
+    /// # Errors
+    /// Where the database is not available.
+    async fn delete(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError>;
 
     /// Makes it durable. After an error it may or may not have happened.
     ///

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bridge::sql::store::Value;
+use bridge::sql::store::{Record, Value};
 use engine::core::command::Status;
 use engine::core::event::RestoreReason;
 
@@ -31,22 +31,29 @@ async fn check_reservations(place: &Place, history: &History) {
         .rows(
             "SELECT p.id, p.status, p.reason, o.status, o.user_activity_key, o.total_amount, \
              o.order_no, i.amount, p.rolled_back_at, o.paid_at, p.request_hash, \
-             p.client_request_id \
-             FROM flashsale_pre_deductions p JOIN orders o ON o.order_no = p.order_no \
-             JOIN order_items i ON i.order_no = o.order_no ORDER BY p.id",
+             p.client_request_id, d.status, d.order_status \
+             FROM flashsale_pre_deductions p LEFT JOIN orders o ON o.order_no = p.order_no \
+             LEFT JOIN order_items i ON i.order_no = o.order_no \
+             LEFT JOIN dead_letters d ON d.id = p.id ORDER BY p.id",
         )
         .await;
-    for table in [
-        "SELECT COUNT(*) FROM flashsale_pre_deductions",
-        "SELECT COUNT(*) FROM orders",
-        "SELECT COUNT(*) FROM order_items",
+    let reservations = history.reservations.len() as u64;
+    let dead = (history.dead.len() + history.without_order.len()) as u64;
+    for (table, expected) in [
+        ("SELECT COUNT(*) FROM flashsale_pre_deductions", reservations),
+        ("SELECT COUNT(*) FROM orders", reservations - dead),
+        ("SELECT COUNT(*) FROM order_items", reservations - dead),
     ] {
-        assert_eq!(place.number(table).await, history.reservations.len() as u64, "{table}");
+        assert_eq!(place.number(table).await, expected, "{table}");
     }
     let by_id: BTreeMap<u64, _> = rows.iter().map(|row| (row.number(0).unwrap(), row)).collect();
     for (activity, id) in &history.reservations {
         let it = history.reservation(*activity, *id);
         let row = by_id[&id.get()];
+        if history.without_order.contains(id) || history.dead.contains(&(*activity, *id)) {
+            check_dead_letter(row, it.status, history.dead.contains(&(*activity, *id)));
+            continue;
+        }
         let (status, order_status) = (row.text(1).unwrap(), row.text(3).unwrap());
         let (reason, key) = (row.text_or_null(2).unwrap(), row.text_or_null(4).unwrap());
         let full_key = format!("{}:{activity}:{id}", it.user);
@@ -80,6 +87,22 @@ async fn check_reservations(place: &Place, history: &History) {
             }
         }
     }
+}
+
+/// A dead letter has no order, and says what its order would be.
+fn check_dead_letter(row: &Record, status: Status, is_open: bool) {
+    assert_eq!(row.text_or_null(3).unwrap(), None, "it has no order: {row:?}");
+    let held = matches!(status, Status::Reserved | Status::Confirmed);
+    let names = (row.text(1).unwrap(), row.text(12).unwrap(), row.text(13).unwrap());
+    match status {
+        Status::Reserved => assert_eq!(names, ("dead_letter", "open", "pending_payment")),
+        Status::Confirmed => {
+            assert_eq!((names.0, names.1), ("dead_letter", "open"));
+            assert!(["paid", "refunding", "refunded"].contains(&names.2));
+        }
+        Status::RolledBack(_) => assert_eq!((names.0, names.1), ("rolled_back", "rolled_back")),
+    }
+    assert!(is_open == held || !held, "{row:?}");
 }
 
 async fn numbers(place: &Place, sql: &str) -> Vec<Vec<i64>> {

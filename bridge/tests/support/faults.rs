@@ -181,6 +181,13 @@ impl Transaction for FaultyTransaction<'_> {
         faulty!(self, self.inner.select(lookup, keys).await)
     }
 
+    async fn delete(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
+        if rows.is_empty() {
+            return Ok(0);
+        }
+        faulty!(self, self.inner.delete(rows).await)
+    }
+
     async fn commit(self) -> Result<(), StoreError> {
         faulty!(self, self.inner.commit().await)
     }

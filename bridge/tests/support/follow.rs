@@ -1,6 +1,7 @@
 //! Following a log as the bridge's thread does, over a store that may fail.
 
 use bridge::follow::{FollowError, Follower, Step};
+use bridge::sql::sink::OrderOptions;
 
 use super::faults::{FaultyStore, SharedPlan};
 use super::place::Place;
@@ -36,7 +37,8 @@ async fn session(
     plan: &SharedPlan,
     random: &mut Random,
 ) -> Result<(), FollowError> {
-    let mut follower = Follower::meet(host, FaultyStore::new(place, plan)).await?;
+    let mut follower =
+        Follower::meet(host, FaultyStore::new(place, plan), OrderOptions::default()).await?;
     loop {
         let records_max = usize::try_from(1 + random.below(40)).unwrap();
         follower = follower.with_records_max(records_max);

@@ -1,12 +1,14 @@
 //! A random history: commands decided and applied by the engine's own core, and the events that
 //! no command leads to yet, made by hand and let through by `apply`.
 
+use std::collections::BTreeSet;
+
 use engine::core::apply::apply;
 use engine::core::command::{Command, Reserve, Status};
 use engine::core::decide::{Outcome, decide};
 use engine::core::event::{
-    Actor, Body, DeadLetterPolicy, Definition, Event, Front, LatePayment, PaymentVerdict, Pool,
-    RestoreReason,
+    Actor, Body, DeadLetterPolicy, DeadLetterResolution, Definition, Event, Front, LatePayment,
+    PaymentVerdict, Pool, RefundScope, RestoreReason,
 };
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use engine::core::request::RequestHasher;
@@ -24,7 +26,7 @@ pub const DEFINITION: Definition<'static> = Definition {
     price: 1_999,
     per_user_limit: 3,
     start_ms: 0,
-    end_ms: 1 << 40,
+    end_ms: 1 << 41,
     payment_ttl_ms: 600_000,
     late_payment: LatePayment::ReinstateOrRefund,
     dead_letter: DeadLetterPolicy::Hold,
@@ -38,6 +40,10 @@ pub struct History {
     pub reservations: Vec<(ActivityId, ReservationId)>,
     /// What happened, counted: the check compares SQL with it.
     pub counts: Counts,
+    /// Open dead letters.
+    pub dead: BTreeSet<(ActivityId, ReservationId)>,
+    /// Dead letters that were rolled back.
+    pub without_order: BTreeSet<ReservationId>,
     random: Random,
     at_ms: u64,
     requests: u64,
@@ -67,6 +73,8 @@ impl History {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             reservations: Vec::new(),
             counts: Counts::default(),
+            dead: BTreeSet::new(),
+            without_order: BTreeSet::new(),
             random: Random::new(seed),
             at_ms: 1_000_000,
             requests: 0,
@@ -82,6 +90,22 @@ impl History {
         }
         history.end_frame();
         history
+    }
+
+    /// What happens from now on happens at `at_ms`.
+    pub fn set_time(&mut self, at_ms: u64) {
+        self.at_ms = at_ms;
+    }
+
+    /// `buyer` buys one unit over HTTP.
+    pub fn buy(&mut self, index: u64, buyer: u64) {
+        self.requests += 1;
+        let (user, request_id) = (UserId::new(buyer).unwrap(), self.requests.to_string());
+        let request_hash = RequestHasher::new(&HASH_KEY).hash(&request_id);
+        let front = Front::Http;
+        let request_id = request_id.as_str();
+        let reserve = Reserve { user, request_id, request_hash, quantity: 1, front };
+        self.command(index, Command::Reserve(reserve));
     }
 
     /// Lets `steps` things happen, in frames of random sizes.
@@ -106,7 +130,7 @@ impl History {
             14 => self.reinstate(),
             15..=16 => self.refund(),
             17 => self.open_payment(),
-            18 => self.record_callback(index),
+            18 => self.record_callback(),
             _ => self.dead_letter(),
         }
     }
@@ -229,9 +253,15 @@ impl History {
             activity,
             actor: ACTOR,
             reservation,
+            user: it.user,
             refund_no,
+            scope: RefundScope::Order,
             restock,
             free_limit,
+            channel: "",
+            payment_no: "",
+            transaction: "",
+            amount: it.price * u64::from(it.quantity),
             note,
         });
         if !requested {
@@ -265,7 +295,7 @@ impl History {
         let Some((activity, reservation)) = self.pick(|status| status == Status::Reserved) else {
             return;
         };
-        let attempt = u8::try_from(self.requests % 90).unwrap();
+        let attempt = u8::try_from(1 + self.requests % 90).unwrap();
         let (channel, amount) = ("mock", 1_999);
         let expires_ms = self.at_ms + 1;
         let opened =
@@ -276,11 +306,14 @@ impl History {
         }
     }
 
-    fn record_callback(&mut self, index: u64) {
+    fn record_callback(&mut self) {
+        let Some((activity, reservation)) = self.pick(|_| true) else { return };
         self.requests += 1;
         let transaction = format!("T{}", self.requests);
         let recorded = self.event(Body::PaymentRecorded {
-            activity: Some(activity_id(index)),
+            activity: Some(activity),
+            reservation: Some(reservation),
+            channel: "mock",
             payment_no: "nobody's",
             transaction: &transaction,
             amount: 5,
@@ -292,18 +325,47 @@ impl History {
 
     fn dead_letter(&mut self) {
         // Rarely: such reservations are out of the game.
-        if self.random.below(4) != 0 {
+        if self.random.below(3) != 0 {
             return;
         }
-        let Some((activity, reservation)) = self.pick(|status| status == Status::Reserved) else {
-            return;
+        let open = self.dead.iter().copied().next();
+        match (open, self.random.below(2)) {
+            (Some((activity, reservation)), 0) => self.resolve_dead_letter(activity, reservation),
+            _ => {
+                let picked = self.pick(|status| !matches!(status, Status::RolledBack(_)));
+                let Some((activity, reservation)) = picked else { return };
+                let note = "no address 限";
+                self.event(Body::DeadLettered { activity, reservation, note });
+            }
+        }
+    }
+
+    /// Tries it again, or gives its units back.
+    fn resolve_dead_letter(&mut self, activity: ActivityId, reservation: ReservationId) {
+        let actor = if self.requests.is_multiple_of(2) { ACTOR } else { Actor::NONE };
+        let resolution = match self.random.below(2) {
+            0 if self.restore_dead_letter(activity, reservation) => {
+                DeadLetterResolution::RolledBack
+            }
+            _ => DeadLetterResolution::Delivered,
         };
-        let opened = self.event(Body::DeadLettered { activity, reservation, note: "no address" });
-        if opened {
-            let resolution = engine::core::event::DeadLetterResolution::Delivered;
-            let actor = if self.requests.is_multiple_of(2) { ACTOR } else { Actor::NONE };
-            self.event(Body::DeadLetterResolved { activity, reservation, resolution, actor });
+        self.event(Body::DeadLetterResolved { activity, reservation, resolution, actor });
+    }
+
+    /// Gives the units of a dead letter back; whether it held any unpaid.
+    pub fn restore_dead_letter(
+        &mut self,
+        activity: ActivityId,
+        reservation: ReservationId,
+    ) -> bool {
+        let it = self.reservation(activity, reservation);
+        if it.status != Status::Reserved {
+            return false;
         }
+        let (reason, actor) = (RestoreReason::DeadLetter, Actor::NONE);
+        let command = Command::Restore { reservation, owner: None, reason, actor };
+        self.command(activity.get() - 30_001, command);
+        true
     }
 
     /// Decides and applies; what is refused does not happen.
@@ -332,8 +394,17 @@ impl History {
                 self.counts.restored += 1;
                 self.counts.audit += u64::from(actor == ACTOR);
             }
-            Body::DeadLetterResolved { actor, .. } => {
+            Body::DeadLettered { activity, reservation, .. } => {
+                self.dead.insert((activity, reservation));
+            }
+            Body::DeadLetterResolved { actor, activity, reservation, resolution } => {
                 self.counts.audit += u64::from(actor == ACTOR);
+                if resolution == DeadLetterResolution::RolledBack {
+                    self.without_order.insert(reservation);
+                } else {
+                    self.without_order.remove(&reservation);
+                }
+                self.dead.remove(&(activity, reservation));
             }
             Body::Reinstated { .. } => self.counts.reinstated += 1,
             Body::ActivityCreated { .. }

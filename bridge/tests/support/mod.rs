@@ -12,11 +12,11 @@ pub mod place;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bridge::host::{Busy, Host};
+use bridge::host::{Busy, Failure, Host};
 use bridge::tail::{Batch, Entry, EventSource, FrameEnd, SeekError, Unreadable};
 use engine::core::codec;
 use engine::core::event::{Body, Event, ShardMarks};
-use engine::core::ids::OrderPrefix;
+use engine::core::ids::{OrderPrefix, ReservationId};
 use wal::{CONTROL_SHARD, Epoch, LogIdentity, LogUuid, Lsn};
 
 pub const HASH_KEY: [u8; 16] = [9; 16];
@@ -59,6 +59,8 @@ pub struct Frames {
     announced: u64,
     marks: std::collections::BTreeMap<u16, u64>,
     busy: bool,
+    /// What the sink could make no order of, told and not yet in the log.
+    dead_letters: Vec<(ReservationId, String)>,
     retired: usize,
 }
 
@@ -140,6 +142,11 @@ impl MemoryHost {
         self.frames.lock().unwrap().frames.truncate(frames);
     }
 
+    /// Takes what the sink could make no order of.
+    pub fn take_dead_letters(&self) -> Vec<(ReservationId, String)> {
+        std::mem::take(&mut self.frames.lock().unwrap().dead_letters)
+    }
+
     pub fn frame_count(&self) -> usize {
         self.frames.lock().unwrap().frames.len()
     }
@@ -213,6 +220,18 @@ impl Host for MemoryHost {
         let kind = codec::kind(&body);
         let record = StoredRecord { shard: CONTROL_SHARD, shard_seq, kind, body: bytes };
         frames.push(self.salt, vec![record]);
+        Ok(())
+    }
+
+    fn dead_letter(&self, failures: &[Failure], why: &str) -> Result<(), Busy> {
+        let mut frames = self.frames.lock().unwrap();
+        if frames.busy {
+            return Err(Busy::Overloaded);
+        }
+        for Failure { reservation, shard_seq } in failures {
+            assert!(*shard_seq > 0, "a record asked for the order");
+            frames.dead_letters.push((*reservation, why.to_owned()));
+        }
         Ok(())
     }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use bridge::sql::database::Database;
 use bridge::sql::readers::Readers;
+use bridge::sql::split::Split;
 use bridge::sql::store::{Record, Value};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, SqliteConnection};
 
@@ -22,7 +23,7 @@ impl Place {
     pub async fn sqlite() -> Self {
         let directory = Rc::new(tempfile::tempdir().unwrap());
         let place = Self::Sqlite { path: directory.path().join("orders.db"), directory };
-        place.database().prepare().await.unwrap();
+        place.database().prepare(Split::ONE).await.unwrap();
         place
     }
 
@@ -36,7 +37,7 @@ impl Place {
         let root = Self::MariaDb { name: "mysql".to_owned(), server: Rc::clone(server) };
         root.execute(&format!("CREATE DATABASE {name}")).await;
         let place = Self::MariaDb { name: name.to_owned(), server: Rc::clone(server) };
-        place.database().prepare().await.unwrap();
+        place.database().prepare(Split::ONE).await.unwrap();
         place
     }
 
@@ -68,7 +69,9 @@ impl Place {
             Self::MariaDb { .. } => {
                 let mut connection = MySqlConnection::connect(&self.url()).await?;
                 sql.execute(&mut connection).await?;
-                connection.close().await
+                // Over TLS the server may hang up first.
+                let _ = connection.close().await;
+                Ok(())
             }
         }
     }

@@ -5,15 +5,19 @@
 //! reservations have (payment numbers, refunds, dead letters, adopted ids) lies aside.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::command::{ActivityFigures, Reservation};
-use super::event::{Definition, Figures, Status};
-use super::ids::{ActivityId, Ordinal, Position, ReservationId, UserId};
+use super::event::{Definition, Figures, RefundScope, Status};
+use super::ids::{ActivityId, Ordinal, Position, ReservationId, UserId, attempt_of};
 use super::limits::EXPIRY_GRACE_MS_MAX;
 use super::publication::Publication;
 use super::reservation::Slot;
-use super::side::{Adopted, Operation, Refund};
+use super::side::{
+    Adopted, DeadLetter, DeadLetterState, Operation, Payment, PaymentStatus, Refund, RefundStatus,
+    Refunds,
+};
 use super::slots::Slots;
 use super::table::{Table, Tables};
 use super::terms::Terms;
@@ -44,10 +48,14 @@ pub struct Activity {
     pub(super) payments: Table<ReservationId, Box<str>>,
     /// Restocks and decreases by key, so that each happens once.
     pub(super) operations: Table<Box<str>, Operation>,
-    /// The last refund of each reservation that had one.
-    pub(super) refunds: BTreeMap<ReservationId, Refund>,
-    /// Reservations that no order could hold, unresolved.
-    pub(super) dead_letters: BTreeSet<ReservationId>,
+    /// Payments that were opened, by attempt.
+    pub(super) openings: BTreeMap<ReservationId, Vec<Payment>>,
+    /// Provider transactions, hashed, each with the reservation whose callback brought it.
+    pub(super) receipts: Table<u128, ReservationId>,
+    /// Refunds, asked for, settled or refused.
+    pub(super) refunds: Refunds,
+    /// Reservations that no order could hold, and what became of them.
+    pub(super) dead_letters: BTreeMap<ReservationId, DeadLetter>,
     /// Reservations whose ids came from elsewhere.
     pub(super) adopted: BTreeMap<ReservationId, Adopted>,
     /// Those of them that are unpaid, by acceptance.
@@ -108,8 +116,10 @@ impl Activity {
             users: Users::new(tables),
             payments: tables.make(),
             operations: tables.make(),
+            openings: BTreeMap::new(),
+            receipts: tables.make(),
             refunds: BTreeMap::new(),
-            dead_letters: BTreeSet::new(),
+            dead_letters: BTreeMap::new(),
             adopted: BTreeMap::new(),
             adopted_unpaid: BTreeSet::new(),
             published: Publication::new(shard_seq, view),
@@ -173,6 +183,11 @@ impl Activity {
         self.users.look_up(user, request_hash, &self.slots, self.ordinal).found
     }
 
+    /// The reservations that `user` made here, in no order that anything may rest on.
+    pub fn reservations_of(&self, user: UserId) -> Vec<ReservationId> {
+        self.users.reservations(user, &self.slots, self.ordinal)
+    }
+
     /// Whether a reservation exists or ever existed, here or before this log.
     pub fn was_reserved(&self) -> bool {
         !self.slots.is_empty()
@@ -204,14 +219,58 @@ impl Activity {
         self.adopted.get(&id)
     }
 
-    /// The last refund of a reservation.
-    pub fn refund(&self, id: ReservationId) -> Option<&Refund> {
-        self.refunds.get(&id)
+    /// The refund of an order: the one that is open or settled, else one that was refused.
+    pub fn refund(&self, id: ReservationId) -> Option<(&str, &Refund)> {
+        let of_order = || self.refunds_of(id).filter(|(_, it)| it.scope == RefundScope::Order);
+        let in_force = of_order().find(|(_, it)| it.status != RefundStatus::Failed);
+        in_force.or_else(|| of_order().last())
     }
 
-    /// Whether no order could hold the reservation and nobody has resolved that yet.
-    pub fn is_dead_letter(&self, id: ReservationId) -> bool {
-        self.dead_letters.contains(&id)
+    /// The refunds of a reservation, by number.
+    pub fn refunds_of(&self, id: ReservationId) -> impl Iterator<Item = (&str, &Refund)> {
+        let range = self.refunds.range((Bound::Included((id, Box::default())), Bound::Unbounded));
+        let of_it = range.take_while(move |((reservation, _), _)| *reservation == id);
+        of_it.map(|((_, refund_no), refund)| (refund_no.as_ref(), refund))
+    }
+
+    /// The payments that were opened for a reservation, by attempt.
+    pub fn payments_of(&self, id: ReservationId) -> &[Payment] {
+        self.openings.get(&id).map_or(&[], Vec::as_slice)
+    }
+
+    /// By what a reservation was paid: channel, payment, transaction. Empty as far as a back end
+    /// brought a payment of its own.
+    pub(super) fn paid_by(&self, id: ReservationId) -> (&str, &str, &str) {
+        let payment_no = self.payment_no(id).unwrap_or_default();
+        let attempt = attempt_of(payment_no);
+        let is_it = |it: &&Payment| Some(it.attempt) == attempt && it.status == PaymentStatus::Paid;
+        let payment = self.payments_of(id).iter().find(is_it);
+        payment.map_or(("", payment_no, ""), |it| (&it.channel, payment_no, &it.transaction))
+    }
+
+    /// What a reservation costs. It was accepted only where this stays below 2^53.
+    pub(super) fn amount(&self, slot: &Slot) -> u64 {
+        self.terms.price.saturating_mul(u64::from(slot.quantity()))
+    }
+
+    /// What is known of a reservation that no order could hold.
+    pub fn dead_letter(&self, id: ReservationId) -> Option<&DeadLetter> {
+        self.dead_letters.get(&id)
+    }
+
+    /// Reservations that no order could hold, with what became of each.
+    pub fn dead_letters(&self) -> impl Iterator<Item = (ReservationId, &DeadLetter)> {
+        self.dead_letters.iter().map(|(id, letter)| (*id, letter))
+    }
+
+    /// Sequence in the shard of the record with which a sink makes the reservation's order: that
+    /// of its acceptance, or of its delivery after it was a dead letter. `None` while it is one.
+    pub fn order_seq(&self, id: ReservationId) -> Option<u64> {
+        match self.dead_letters.get(&id).map(|letter| letter.state) {
+            Some(DeadLetterState::Open | DeadLetterState::RolledBack) => None,
+            Some(DeadLetterState::Delivered { shard_seq }) => Some(shard_seq),
+            None => self.slot(id).map(Slot::shard_seq),
+        }
     }
 
     /// The payment that paid a reservation.
@@ -258,6 +317,13 @@ impl Activity {
         let grace_ms = payment_ttl_ms.min(EXPIRY_GRACE_MS_MAX);
         let due_ms = created_ms.saturating_add(payment_ttl_ms);
         Some(due_ms.max(serving_since_ms.saturating_add(grace_ms)))
+    }
+
+    /// Whether nothing of it is left to move or to decide.
+    pub fn is_settled(&self) -> bool {
+        let refund_open = self.refunds.values().any(|it| it.status == RefundStatus::Requested);
+        let letter_open = self.dead_letters.values().any(DeadLetter::is_open);
+        self.figures.locked == 0 && !refund_open && !letter_open
     }
 
     /// When it wants to be published, if it still does.

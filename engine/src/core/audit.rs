@@ -54,7 +54,8 @@ impl Activity {
         let mut held = BTreeMap::<UserId, u64>::new();
         for (id, slot) in self.all_slots() {
             let units = u64::from(slot.quantity());
-            let refund = self.refunds.get(&id).filter(|it| it.status == RefundStatus::Settled);
+            let refund = self.refund(id).map(|(_, it)| it);
+            let refund = refund.filter(|it| it.status == RefundStatus::Settled);
             let back = |moves: bool| if moves { 0 } else { units };
             let user = held.entry(slot.user()).or_default();
             match slot.status() {

@@ -86,6 +86,15 @@ codes!(
     }
 );
 codes!(
+    /// Whose money a refund gives back.
+    RefundScope {
+        /// The order's: the payment that paid it.
+        Order = 0,
+        /// A payment's that paid nothing: it came late, or second.
+        Payment = 1,
+    }
+);
+codes!(
     /// How a dead letter was resolved.
     DeadLetterResolution {
         /// Its order was made after all.

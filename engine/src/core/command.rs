@@ -5,6 +5,8 @@
 use super::event::{Actor, Definition, Figures, Front, RestoreReason};
 use super::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 
+use super::side::{Payment, Refund};
+
 pub use super::event::Status;
 
 /// Something asked of an activity.
@@ -34,6 +36,25 @@ pub enum Command<'a> {
     Reserve(Reserve<'a>),
     /// Marks a reservation as paid.
     Confirm { reservation: ReservationId, payment_no: &'a str },
+    /// Opens a payment for a reservation, or finds the one that is live.
+    OpenPayment(OpenPayment<'a>),
+    /// Records a provider's callback, and does what it says where it may.
+    RecordPayment(RecordPayment<'a>),
+    /// Asks for the refund of a paid order.
+    RequestRefund(RequestRefund<'a>),
+    /// The provider gave a refund's money back.
+    SettleRefund { reservation: ReservationId, refund_no: &'a str },
+    /// The provider refused a refund for good.
+    FailRefund { reservation: ReservationId, refund_no: &'a str, note: &'a str },
+    /// A sink could not make an order of a reservation, at the record `failed_seq` of its shard.
+    DeadLetter { reservation: ReservationId, failed_seq: u64, note: &'a str },
+    /// Has a dead letter delivered again.
+    RetryDeadLetter { reservation: ReservationId, actor: Actor<'a> },
+    /// Gives a dead letter up: its units go back, or, by the refund `refund_no`, its money.
+    RollBackDeadLetter { reservation: ReservationId, refund_no: &'a str, actor: Actor<'a> },
+    /// Lets an activity leave memory, if its time has come. `covered_seq` is the sequence of its
+    /// shard that every sink covers.
+    Archive { covered_seq: u64 },
     /// Gives an unpaid reservation back. `owner` must match where given; `actor` is the operator
     /// where the reason is `Admin`, else [`Actor::NONE`].
     Restore {
@@ -62,6 +83,91 @@ pub struct Reserve<'a> {
     pub front: Front,
 }
 
+/// A payment to be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OpenPayment<'a> {
+    /// What is to be paid.
+    pub reservation: ReservationId,
+    /// Who wants to pay: the reservation's buyer.
+    pub owner: UserId,
+    /// The way to pay.
+    pub channel: &'a str,
+    /// How long the provider may take it, milliseconds; never beyond the time to pay.
+    pub ttl_ms: u64,
+}
+
+/// A provider's callback, its signature checked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RecordPayment<'a> {
+    /// The reservation that `payment_no` speaks of.
+    pub reservation: ReservationId,
+    /// The way it was paid.
+    pub channel: &'a str,
+    /// The payment.
+    pub payment_no: &'a str,
+    /// The provider's number of the transaction: the same one has one effect.
+    pub transaction: &'a str,
+    /// What was paid.
+    pub amount: u64,
+    /// Whether it was paid, or failed.
+    pub paid: bool,
+    /// The callback's raw body.
+    pub body: &'a [u8],
+    /// The number of the refund, should there be one: a pure function of channel and transaction.
+    pub refund_no: &'a str,
+    /// What SQL knows of the payment, where its activity is archived.
+    pub archived: Option<ArchivedPayment<'a>>,
+}
+
+/// What SQL knows of a payment whose activity is archived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArchivedPayment<'a> {
+    /// The buyer.
+    pub user: UserId,
+    /// The way to pay that it was opened for; empty where it never was.
+    pub channel: &'a str,
+    /// What was to be paid.
+    pub amount: u64,
+    /// Whether the order was ever paid.
+    pub order_paid: bool,
+    /// Whether this transaction was recorded before.
+    pub transaction_known: bool,
+}
+
+/// A refund that is asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestRefund<'a> {
+    /// The paid reservation.
+    pub reservation: ReservationId,
+    /// The caller's key.
+    pub refund_no: &'a str,
+    /// Its units go back on sale.
+    pub restock: bool,
+    /// Its units no longer count against the user's limit.
+    pub free_limit: bool,
+    /// Why.
+    pub note: &'a str,
+    /// Who asks.
+    pub actor: Actor<'a>,
+    /// What SQL knows of the order, where its activity is archived.
+    pub archived: Option<ArchivedOrder<'a>>,
+}
+
+/// What SQL knows of a paid order whose activity is archived and that no refund was settled for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ArchivedOrder<'a> {
+    /// The buyer.
+    pub user: UserId,
+    /// The way it was paid; empty where a back end brought its own payment.
+    pub channel: &'a str,
+    /// The payment that paid it.
+    pub payment_no: &'a str,
+    /// The provider's transaction that paid it.
+    pub transaction: &'a str,
+    /// What was paid.
+    pub amount: u64,
+}
+
 /// Why a command changed nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum Refusal {
@@ -73,6 +179,8 @@ pub enum Refusal {
     ActivityExists,
     /// All ordinals of this node are used.
     OrdinalsExhausted,
+    /// Its SKU is on sale in another activity, where readers outside allow one.
+    SkuOnSale,
     /// Paused or drained.
     Paused,
     /// Not published.
@@ -98,6 +206,10 @@ pub enum Refusal {
     StockBelowReserved,
     /// The activity remembers as many operations as it can.
     TooManyOperations,
+    /// There is no room for another control.
+    TooManyControls,
+    /// The reservation is no dead letter.
+    NoDeadLetter,
     /// No such reservation (or not the caller's).
     UnknownReservation,
     /// It is paid: it can't be given back.
@@ -106,6 +218,24 @@ pub enum Refusal {
     PaidByAnother,
     /// It was given back: it can't be paid.
     RolledBack,
+    /// Another payment of it can still be paid.
+    PaymentInProgress,
+    /// It has had as many payments as a payment number can count.
+    TooManyPayments,
+    /// Its activity remembers as many callbacks as it can.
+    TooManyCallbacks,
+    /// It is not paid: there is nothing to refund.
+    NotPaid,
+    /// Another refund of it is in progress.
+    RefundInProgress,
+    /// It was refunded.
+    AlreadyRefunded,
+    /// No refund has that number.
+    UnknownRefund,
+    /// The refund was refused: it is settled only once it is asked for again.
+    RefundNotOpen,
+    /// Its activity is archived: SQL knows what this one needs.
+    Archived,
 }
 
 /// What a command that changes nothing, because it has been done, is answered.
@@ -115,6 +245,10 @@ pub enum Answer {
     Reservation(Box<Reservation>),
     /// To every command of an operator.
     Activity(Box<ActivityFigures>),
+    /// To `OpenPayment`.
+    Payment(Box<Payment>),
+    /// To the commands of a refund.
+    Refund(Refund),
 }
 
 /// An activity's figures, with what the caller's command rests on.

@@ -12,6 +12,7 @@ use super::activity::Activity;
 use super::ids::ActivityId;
 use super::reservation::Slot;
 use super::shard::Shard;
+use super::side::{DeadLetterState, Refunds};
 
 /// The digest of a shard's state.
 pub fn digest(shard: &Shard) -> u128 {
@@ -19,12 +20,36 @@ pub fn digest(shard: &Shard) -> u128 {
     let archived = shard.tombstones().map(|(id, tombstone)| {
         let mut hash = Hash::of("archived");
         hash.numbers(&[id.get(), u64::from(tombstone.ordinal.get()), tombstone.end_ms]);
+        refunds(&mut hash, &tombstone.refunds);
         hash.finish()
     });
     let mut hash = Hash::of("shard");
     hash.numbers(&[shard.applied_seq()]);
     hash.wide(sum(live.chain(archived)));
+    open_refunds(&mut hash, shard);
     hash.finish()
+}
+
+fn open_refunds(hash: &mut Hash, shard: &Shard) {
+    hash.numbers(&[shard.open_refunds.len() as u64]);
+    for ((reservation, refund_no), it) in &shard.open_refunds {
+        let small = [u64::from(it.scope.code()), u64::from(it.restock), u64::from(it.free_limit)];
+        hash.numbers(&[reservation.get(), it.activity.get(), it.user.get()]);
+        hash.numbers(&[it.amount, it.requested_ms, it.shard_seq]);
+        hash.numbers(&small);
+        for text in [refund_no, &it.channel, &it.payment_no, &it.transaction] {
+            hash.text(text);
+        }
+    }
+}
+
+fn refunds(hash: &mut Hash, refunds: &Refunds) {
+    hash.numbers(&[refunds.len() as u64]);
+    for ((reservation, refund_no), refund) in refunds {
+        hash.numbers(&[reservation.get(), refund.status as u64, refund.scope.code().into()]);
+        hash.numbers(&[refund.restock, refund.free_limit].map(u64::from));
+        hash.text(refund_no);
+    }
 }
 
 fn activity_digest(id: ActivityId, activity: &Activity) -> u128 {
@@ -76,16 +101,32 @@ fn terms(hash: &mut Hash, activity: &Activity) {
 
 /// What is ordered already.
 fn rare(hash: &mut Hash, activity: &Activity) {
-    hash.numbers(&[activity.refunds.len() as u64]);
-    for (reservation, refund) in &activity.refunds {
-        hash.numbers(&[reservation.get(), refund.status as u64]);
-        hash.numbers(&[refund.restock, refund.free_limit].map(u64::from));
-        hash.text(&refund.refund_no);
-    }
+    refunds(hash, &activity.refunds);
     hash.numbers(&[activity.dead_letters.len() as u64]);
-    for reservation in &activity.dead_letters {
-        hash.numbers(&[reservation.get()]);
+    for (reservation, letter) in &activity.dead_letters {
+        let (state, shard_seq) = match letter.state {
+            DeadLetterState::Open => (0, 0),
+            DeadLetterState::Delivered { shard_seq } => (1, shard_seq),
+            DeadLetterState::RolledBack => (2, 0),
+        };
+        hash.numbers(&[reservation.get(), state, shard_seq, letter.opened_ms]);
+        hash.text(&letter.note);
     }
+    hash.numbers(&[activity.openings.len() as u64]);
+    for (reservation, payments) in &activity.openings {
+        hash.numbers(&[reservation.get(), payments.len() as u64]);
+        for it in payments {
+            hash.numbers(&[it.attempt.into(), it.amount, it.expires_ms, it.status as u64]);
+            hash.text(&it.channel);
+            hash.text(&it.transaction);
+        }
+    }
+    hash.wide(sum(activity.receipts.iter().map(|(receipt, reservation)| {
+        let mut hash = Hash::of("receipt");
+        hash.wide(*receipt);
+        hash.numbers(&[reservation.get()]);
+        hash.finish()
+    })));
     hash.numbers(&[activity.adopted.len() as u64, activity.adopted_unpaid.len() as u64]);
     for (reservation, adopted) in &activity.adopted {
         hash.numbers(&[reservation.get(), adopted.old_id]);

@@ -6,8 +6,8 @@
 //! accepting a purchase allocates nothing for its event.
 
 pub use super::codes::{
-    DeadLetterPolicy, DeadLetterResolution, Front, LatePayment, PaymentVerdict, RestoreReason,
-    Status,
+    DeadLetterPolicy, DeadLetterResolution, Front, LatePayment, PaymentVerdict, RefundScope,
+    RestoreReason, Status,
 };
 use super::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 
@@ -217,9 +217,11 @@ pub enum Body<'a> {
         amount: u64,
         expires_ms: u64,
     },
-    /// A callback was received. `activity` is `None` where it fits no payment.
+    /// A callback was received. `activity` and `reservation` are `None` where it fits no payment.
     PaymentRecorded {
         activity: Option<ActivityId>,
+        reservation: Option<ReservationId>,
+        channel: &'a str,
         payment_no: &'a str,
         transaction: &'a str,
         amount: u64,
@@ -262,14 +264,21 @@ pub enum Body<'a> {
         actor: Actor<'a>,
     },
 
-    /// A refund of a paid order was asked for. Nothing moves yet.
+    /// A refund was asked for: of a paid order, or of a payment that paid nothing. Nothing moves
+    /// yet. The payment is named where it is not the one that paid a live activity's order.
     RefundRequested {
         activity: ActivityId,
         actor: Actor<'a>,
         reservation: ReservationId,
+        user: UserId,
         refund_no: &'a str,
+        scope: RefundScope,
         restock: bool,
         free_limit: bool,
+        channel: &'a str,
+        payment_no: &'a str,
+        transaction: &'a str,
+        amount: u64,
         note: &'a str,
     },
     /// The provider refunded: units and limit move as asked.
@@ -333,7 +342,8 @@ pub enum Body<'a> {
     },
 
     /// A run-time control was set: blacklist, revoked token, limits, canary, kill switch, timers.
-    ControlSet { actor: Actor<'a>, key: &'a str, value: &'a [u8] },
+    /// `expires_ms` is when it ends by itself, Unix milliseconds; 0 for never.
+    ControlSet { actor: Actor<'a>, key: &'a str, value: &'a [u8], expires_ms: u64 },
     /// A run-time control was cleared.
     ControlCleared { actor: Actor<'a>, key: &'a str },
 }

@@ -12,7 +12,7 @@
 //! while ids do not.
 
 use std::fmt;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use super::limits::{ID_MAX, ORDER_PREFIX_MAX, ORDINAL_BITS};
 
@@ -20,18 +20,21 @@ macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub struct $name(u64);
+        pub struct $name(NonZeroU64);
 
         impl $name {
             /// The id for `value`, or `None` outside `1..=2^53 - 1`: such a number would not
             /// survive a JSON parser that reads integers as doubles.
             pub const fn new(value: u64) -> Option<Self> {
-                if value >= 1 && value <= ID_MAX { Some(Self(value)) } else { None }
+                match NonZeroU64::new(value) {
+                    Some(id) if value <= ID_MAX => Some(Self(id)),
+                    _ => None,
+                }
             }
 
             /// The id as a number in `1..=2^53 - 1`.
             pub const fn get(self) -> u64 {
-                self.0
+                self.0.get()
             }
         }
 
@@ -110,18 +113,18 @@ impl Position {
 
 impl ReservationId {
     /// The id of the reservation at `position` of the activity with `ordinal`.
-    pub const fn compose(ordinal: Ordinal, position: Position) -> Self {
-        Self((ordinal.0 as u64) << 32 | position.get() as u64)
+    pub fn compose(ordinal: Ordinal, position: Position) -> Self {
+        Self(NonZeroU64::from(position.0) | u64::from(ordinal.0) << 32)
     }
 
     /// The activity ordinal in this id.
     pub const fn ordinal(self) -> Ordinal {
-        Ordinal((self.0 >> 32) as u32)
+        Ordinal((self.get() >> 32) as u32)
     }
 
     /// The position in this id, or `None` where its low half is 0 (no reservation has it).
     pub const fn position(self) -> Option<Position> {
-        Position::new((self.0 & 0xFFFF_FFFF) as u32)
+        Position::new((self.get() & 0xFFFF_FFFF) as u32)
     }
 }
 
@@ -145,7 +148,12 @@ impl OrderPrefix {
 
     /// The order number of `id`: at most 20 decimal digits.
     pub fn order_no(self, id: ReservationId) -> String {
-        format!("{}{:017}", self.0, id.get())
+        // By hand: a formatter takes many times as long, and every purchase is told its number.
+        let mut number = [b'0'; ORDER_NO_DIGITS_MAX];
+        put_digits(&mut number, id.get());
+        let (prefix, _) = number.split_at_mut(ORDER_NO_DIGITS_MAX - ID_DIGITS);
+        let first = put_digits(prefix, u64::from(self.0));
+        String::from_utf8_lossy(&number[first..]).into_owned()
     }
 
     /// The reservation behind `order_no`, or `None` where this site never issued such a number.
@@ -164,6 +172,28 @@ impl OrderPrefix {
     pub fn payment_no(self, id: ReservationId, attempt: u8) -> String {
         format!("{}{attempt:02}", self.order_no(id))
     }
+}
+
+/// The attempt in a payment number that this site gave.
+pub(crate) fn attempt_of(payment_no: &str) -> Option<u8> {
+    let digits = payment_no.get(payment_no.len().checked_sub(2)?..)?;
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
+}
+
+/// Digits of a reservation's id in an order number.
+const ID_DIGITS: usize = 17;
+/// Digits of an order number, with a prefix of three.
+const ORDER_NO_DIGITS_MAX: usize = ID_DIGITS + 3;
+
+/// Writes the decimal digits of `value` at the end of `out`; tells where they begin.
+fn put_digits(out: &mut [u8], mut value: u64) -> usize {
+    let mut first = out.len();
+    while value > 0 {
+        first -= 1;
+        out[first] = b"0123456789"[(value % 10) as usize];
+        value /= 10;
+    }
+    first
 }
 
 #[cfg(test)]

@@ -31,6 +31,15 @@ pub const ORDER_NO_BYTES_MAX: usize = 64;
 /// Bytes of a refund number.
 pub const REFUND_NO_BYTES_MAX: usize = 64;
 
+/// Refund numbers that begin so are the server's own; callers cannot give them.
+pub const REFUND_NO_RESERVED_PREFIX: &str = "auto-";
+
+/// Refunds that one reservation remembers: each but the last was refused by the provider.
+pub const REFUNDS_PER_RESERVATION_MAX: usize = 128;
+
+/// Provider transactions that an activity remembers, so that each has one effect.
+pub const RECEIPTS_PER_ACTIVITY_MAX: usize = 1 << 22;
+
 /// Bytes of a channel's or a sink's name.
 pub const NAME_BYTES_MAX: usize = 32;
 
@@ -41,6 +50,13 @@ pub const CALLBACK_BYTES_MAX: usize = 4096;
 pub const CONTROL_KEY_BYTES_MAX: usize = 128;
 /// See [`CONTROL_KEY_BYTES_MAX`].
 pub const CONTROL_VALUE_BYTES_MAX: usize = 4096;
+
+/// Revoked tokens and blacklist entries at most: they grow with users, not with operators.
+pub const CONTROL_LISTED_MAX: usize = 262_144;
+/// Bytes of their keys and values at most: a quarter KiB each on average.
+pub const CONTROL_LISTED_BYTES_MAX: usize = 64 << 20;
+/// All other controls at most: each is named in documentation or configuration.
+pub const CONTROL_SETTINGS_MAX: usize = 1024;
 
 /// Bytes of a reason text.
 pub const NOTE_BYTES_MAX: usize = 256;
@@ -68,6 +84,10 @@ pub const TIME_MS_MAX: u64 = 253_402_300_799_999;
 /// After a start nothing expires for this long (or the activity's `payment_ttl`, where that is
 /// shorter): shoppers could not pay while the server was down.
 pub const EXPIRY_GRACE_MS_MAX: u64 = 120_000;
+
+/// How long after its window an activity stays in memory, in milliseconds: a day, by which late
+/// money has come or goes back.
+pub const ARCHIVE_AFTER_MS: u64 = 24 * 3600 * 1000;
 
 /// Shards of a directory unless it was formatted with another number.
 pub const SHARDS_DEFAULT: u16 = 64;

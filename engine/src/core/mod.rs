@@ -3,7 +3,8 @@
 //! A [`Shard`](shard::Shard) is a deterministic state machine. [`decide`] looks at it and at a
 //! [`Command`](command::Command) and says what shall happen, as [`Event`](event::Event)s, or why
 //! nothing shall; [`apply`] makes an event happen. Those two alone know the rules. Replay calls
-//! the same `apply`, so live state equals replayed state, which [`digest`] shows. [`codec`] is the
+//! the same `apply`, so live state equals replayed state, which [`digest`] shows. A
+//! [`Till`](till::Till) runs the two in one step for the purchase, the hot path. [`codec`] is the
 //! events' bytes. [`model`] is the same machine once more, written to be plain instead of fast:
 //! the tests hold the two against each other.
 
@@ -18,9 +19,9 @@ pub mod decide;
 pub mod digest;
 pub mod event;
 pub mod ids;
+pub mod lifecycle;
 pub mod limits;
 pub mod model;
-
 pub mod publication;
 pub mod request;
 pub mod reservation;
@@ -29,5 +30,7 @@ pub mod side;
 pub mod slots;
 mod table;
 pub mod terms;
+pub mod till;
 mod user;
+mod user_table;
 pub mod validate;

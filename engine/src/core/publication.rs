@@ -49,6 +49,11 @@ impl<V: Clone> Publication<V> {
         }
     }
 
+    /// The sequence of the record that made the live value.
+    pub const fn live_seq(&self) -> u64 {
+        self.live.0
+    }
+
     /// The newest durable view.
     pub fn read(&self, durable_seq: u64) -> Option<&V> {
         let (live_seq, live) = &self.live;

@@ -25,8 +25,8 @@ use super::ids::{Position, UserId};
 /// | attempts     | 1     | payments opened: numbers the next one                       |
 /// ```
 ///
-/// With its user's share of the user table (16 bytes and 1 of control, at a load of 7/16 in the
-/// worst case, right after a part of the table grew) a reservation costs at most 95 bytes.
+/// With its user's share of the user table (16 bytes, at a load of 2/5 in the worst case, right
+/// after the parts of the table were split) a reservation costs at most 96 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slot {
     request_hash: [u64; 2],

@@ -1,5 +1,7 @@
 //! A shard: the activities that share one lock and one tail of the log.
 
+use std::collections::BTreeMap;
+
 use foldhash::fast::FixedState;
 use hashbrown::hash_map::Entry;
 
@@ -7,6 +9,7 @@ use super::activity::Activity;
 use super::command::Reservation;
 use super::ids::{ActivityId, Ordinal, ReservationId};
 use super::request::RequestHasher;
+use super::side::{OpenRefund, Refund, Refunds};
 use super::table::{Table, Tables};
 
 /// What a shard is told at birth, for it has no randomness and no files of its own.
@@ -26,12 +29,14 @@ impl ShardSeed {
 }
 
 /// What is left of an archived activity.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tombstone {
     /// Its ordinal, which is never given again.
     pub ordinal: Ordinal,
     /// The end of its window, Unix milliseconds.
     pub end_ms: u64,
+    /// Refunds asked for since.
+    pub refunds: Refunds,
 }
 
 /// An activity in a shard.
@@ -48,6 +53,8 @@ pub struct Shard {
     pub(super) seed: ShardSeed,
     pub(super) places: Table<ActivityId, Place>,
     pub(super) applied_seq: u64,
+    /// Refunds that the provider has yet to settle, archived activities' among them.
+    pub(super) open_refunds: BTreeMap<(ReservationId, Box<str>), OpenRefund>,
     /// As last told; publications judge by it. Not state: in no digest.
     pub(super) durable_seq: u64,
     /// No reservation falls due before. Not state: in no digest.
@@ -61,6 +68,7 @@ impl Shard {
             places: seed.tables().make(),
             seed,
             applied_seq: 0,
+            open_refunds: BTreeMap::new(),
             durable_seq: 0,
             due_ms_min: u64::MAX,
         }
@@ -91,9 +99,9 @@ impl Shard {
     }
 
     /// What is left of an archived activity.
-    pub fn tombstone(&self, id: ActivityId) -> Option<Tombstone> {
+    pub fn tombstone(&self, id: ActivityId) -> Option<&Tombstone> {
         match self.places.get(&id) {
-            Some(Place::Archived(tombstone)) => Some(*tombstone),
+            Some(Place::Archived(tombstone)) => Some(tombstone),
             _ => None,
         }
     }
@@ -107,11 +115,36 @@ impl Shard {
     }
 
     /// The archived activities, in no order that anything may rest on.
-    pub fn tombstones(&self) -> impl Iterator<Item = (ActivityId, Tombstone)> {
+    pub fn tombstones(&self) -> impl Iterator<Item = (ActivityId, &Tombstone)> {
         self.places.iter().filter_map(|(id, place)| match place {
             Place::Live(_) => None,
-            Place::Archived(tombstone) => Some((*id, *tombstone)),
+            Place::Archived(tombstone) => Some((*id, tombstone)),
         })
+    }
+
+    /// A refund, of a live activity or asked for since it was archived.
+    pub fn refund(
+        &self,
+        activity: ActivityId,
+        reservation: ReservationId,
+        refund_no: &str,
+    ) -> Option<Refund> {
+        let refunds = match self.places.get(&activity)? {
+            Place::Live(activity) => &activity.refunds,
+            Place::Archived(tombstone) => &tombstone.refunds,
+        };
+        refunds.get(&(reservation, refund_no.into())).copied()
+    }
+
+    /// A refund that the provider has yet to settle.
+    pub fn open_refund(&self, reservation: ReservationId, refund_no: &str) -> Option<&OpenRefund> {
+        self.open_refunds.get(&(reservation, refund_no.into()))
+    }
+
+    /// Refunds that the provider has yet to settle, by reservation and number.
+    pub fn open_refunds(&self) -> impl Iterator<Item = (ReservationId, &str, &OpenRefund)> {
+        let refunds = self.open_refunds.iter();
+        refunds.map(|((reservation, refund_no), it)| (*reservation, refund_no.as_ref(), it))
     }
 
     /// A reservation, as it is told to callers.

@@ -39,9 +39,23 @@ impl Slots {
         self.chunks.get_mut(index / CHUNK_SLOTS)?.get_mut(index % CHUNK_SLOTS)
     }
 
+    #[inline]
     pub(super) fn push(&mut self, slot: Slot) {
+        self.count += 1;
         match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() < CHUNK_SLOTS => chunk.push(slot),
+            Some(chunk) if chunk.len() < chunk.capacity() => chunk.push(slot),
+            _ => self.push_beyond(slot),
+        }
+    }
+
+    #[cold]
+    fn push_beyond(&mut self, slot: Slot) {
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK_SLOTS => {
+                let more = chunk.len().min(CHUNK_SLOTS - chunk.len());
+                chunk.reserve_exact(more);
+                chunk.push(slot);
+            }
             Some(_) => {
                 let mut chunk = Vec::with_capacity(CHUNK_SLOTS);
                 chunk.push(slot);
@@ -49,7 +63,6 @@ impl Slots {
             }
             None => self.chunks.push(vec![slot]),
         }
-        self.count += 1;
     }
 }
 

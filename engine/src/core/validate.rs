@@ -3,11 +3,14 @@
 //! `decide` asks here before it looks at any state, so that what it lets through can always be
 //! encoded: a record that cannot be written must not have been applied.
 
-use super::command::Refusal;
+use super::command::{ArchivedOrder, Refusal};
+use super::control::keys;
 use super::event::{Actor, Definition, RestoreReason};
 use super::limits::{
-    ACTOR_BYTES_MAX, ID_MAX, PAYMENT_NO_BYTES_MAX, PAYMENT_TTL_MS_MAX, PAYMENT_TTL_MS_MIN,
-    REQUEST_ID_BYTES_MAX, TIME_MS_MAX, TITLE_BYTES_MAX, UNITS_MAX,
+    ACTOR_BYTES_MAX, CALLBACK_BYTES_MAX, CONTROL_KEY_BYTES_MAX, CONTROL_VALUE_BYTES_MAX, ID_MAX,
+    NAME_BYTES_MAX, NOTE_BYTES_MAX, ORDINAL_BITS, PAYMENT_NO_BYTES_MAX, PAYMENT_TTL_MS_MAX,
+    PAYMENT_TTL_MS_MIN, REFUND_NO_BYTES_MAX, REFUND_NO_RESERVED_PREFIX, REQUEST_ID_BYTES_MAX,
+    TIME_MS_MAX, TITLE_BYTES_MAX, UNITS_MAX,
 };
 
 /// Turns a broken bound into the refusal that names it.
@@ -36,6 +39,83 @@ pub(super) const fn operation_key(op: &str) -> Result<(), Refusal> {
 pub(super) const fn payment_no(payment_no: &str) -> Result<(), Refusal> {
     let bytes = payment_no.len();
     bound(bytes >= 1 && bytes <= PAYMENT_NO_BYTES_MAX, "payment_no must be 1..=64 bytes")
+}
+
+/// A control's key, value and end.
+pub(super) fn control(key: &str, value: &[u8], expires_ms: u64) -> Result<(), Refusal> {
+    let fits = (1..=CONTROL_KEY_BYTES_MAX).contains(&key.len());
+    bound(fits, "a control's key must be 1..=128 bytes")?;
+    bound(value.len() <= CONTROL_VALUE_BYTES_MAX, "a control's value must be at most 4096 bytes")?;
+    bound(expires_ms <= TIME_MS_MAX, "expires_at must be before the year 10000")?;
+    for (prefix, number_max) in
+        [(keys::ORDINALS_PREFIX, (1 << ORDINAL_BITS) - 1), (keys::ACTIVITIES_PREFIX, ID_MAX)]
+    {
+        let fits = keys::number(key, prefix).is_some_and(|it| (1..=number_max).contains(&it));
+        bound(fits || !key.starts_with(prefix), "a number must follow, within its bounds")?;
+    }
+    Ok(())
+}
+
+/// A text that says why.
+pub(super) const fn note(note: &str) -> Result<(), Refusal> {
+    bound(note.len() <= NOTE_BYTES_MAX, "the reason must be at most 256 bytes")
+}
+
+/// A refund's number, as a caller gives it.
+pub(super) fn refund_no(refund_no: &str) -> Result<(), Refusal> {
+    let fits = (1..=REFUND_NO_BYTES_MAX).contains(&refund_no.len());
+    bound(fits, "refund_no must be 1..=64 bytes")?;
+    let reserved = refund_no.starts_with(REFUND_NO_RESERVED_PREFIX);
+    bound(!reserved, "refund numbers that begin with auto- are given by the server")
+}
+
+/// The name of a way to pay.
+pub(super) const fn channel(channel: &str) -> Result<(), Refusal> {
+    let bytes = channel.len();
+    bound(bytes >= 1 && bytes <= NAME_BYTES_MAX, "channel must be 1..=32 bytes")
+}
+
+/// A provider's number of a transaction.
+pub(super) const fn transaction(transaction: &str) -> Result<(), Refusal> {
+    let bytes = transaction.len();
+    bound(bytes >= 1 && bytes <= PAYMENT_NO_BYTES_MAX, "the transaction must be 1..=64 bytes")
+}
+
+/// A provider's callback.
+pub(super) fn callback(
+    channel: &str,
+    payment_no: &str,
+    transaction: &str,
+    amount: u64,
+    body: &[u8],
+) -> Result<(), Refusal> {
+    self::channel(channel)?;
+    self::payment_no(payment_no)?;
+    self::transaction(transaction)?;
+    bound(amount <= ID_MAX, "amount must be 0..=2^53-1")?;
+    let bytes = body.len();
+    bound(bytes <= CALLBACK_BYTES_MAX, "the callback's body must be at most 4096 bytes")
+}
+
+/// What SQL says of the payment behind an archived order.
+pub(super) fn facts(order: &ArchivedOrder<'_>) -> Result<(), Refusal> {
+    bound(order.channel.len() <= NAME_BYTES_MAX, "channel must be at most 32 bytes")?;
+    payment_no(order.payment_no)?;
+    let bytes = order.transaction.len();
+    bound(bytes <= PAYMENT_NO_BYTES_MAX, "the transaction must be at most 64 bytes")?;
+    bound(order.amount <= ID_MAX, "amount must be 0..=2^53-1")
+}
+
+/// How long a provider may take a payment.
+pub(super) fn payment_ttl(ttl_ms: u64) -> Result<(), Refusal> {
+    let fits = (PAYMENT_TTL_MS_MIN..=PAYMENT_TTL_MS_MAX).contains(&ttl_ms);
+    bound(fits, "a payment's time must be 1 s to 30 days")
+}
+
+/// The operator whose word a command is.
+pub(super) fn operator(actor: &Actor<'_>) -> Result<(), Refusal> {
+    self::actor(actor)?;
+    bound(!actor.name.is_empty(), "the command must name its operator")
 }
 
 /// What a purchase costs.

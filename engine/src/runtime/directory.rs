@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::core::ids::{ActivityId, Ordinal};
+use crate::core::ids::{ActivityId, Ordinal, ReservationId};
 use crate::core::limits::ID_MAX;
 
 /// The shard of `activity` among `shard_count`. Part of the format: a record's shard must be the
@@ -16,29 +16,71 @@ pub(crate) fn shard_of(activity: ActivityId, shard_count: u16) -> u16 {
     u16::try_from(hash % u64::from(shard_count)).unwrap_or_default()
 }
 
-/// Ordinals and ids given out.
+/// Ordinals and ids given out, here or elsewhere.
 #[derive(Debug, Default)]
 pub(crate) struct Directory {
     by_ordinal: BTreeMap<Ordinal, ActivityId>,
     last_id: u64,
+    /// Ordinals below are used elsewhere.
+    ordinal_min: u32,
+    /// Reservations whose ids came from elsewhere: their ordinals lead nowhere.
+    adopted: BTreeMap<ReservationId, ActivityId>,
+    /// Those of them that brought an order number.
+    adopted_orders: BTreeMap<Box<str>, ReservationId>,
 }
 
 impl Directory {
-    /// Notes that `activity` has `ordinal`.
-    pub(crate) fn insert(&mut self, ordinal: Ordinal, activity: ActivityId) {
-        self.by_ordinal.insert(ordinal, activity);
+    /// Notes that `activity` has `ordinal`; whether no other one has it.
+    pub(crate) fn insert(&mut self, ordinal: Ordinal, activity: ActivityId) -> bool {
         self.last_id = self.last_id.max(activity.get());
+        self.by_ordinal.insert(ordinal, activity).is_none_or(|before| before == activity)
     }
 
-    /// The activity that has `ordinal`.
-    pub(crate) fn activity(&self, ordinal: Ordinal) -> Option<ActivityId> {
-        self.by_ordinal.get(&ordinal).copied()
+    /// Notes that `activity` adopted `reservation`, with the order number that it brought.
+    pub(crate) fn adopt(
+        &mut self,
+        reservation: ReservationId,
+        activity: ActivityId,
+        order_no: &str,
+    ) {
+        self.adopted.insert(reservation, activity);
+        if !order_no.is_empty() {
+            self.adopted_orders.insert(order_no.into(), reservation);
+        }
+    }
+
+    /// Forgets what `activity` adopted: it is archived.
+    pub(crate) fn forget_adopted(&mut self, activity: ActivityId) {
+        self.adopted.retain(|_, it| *it != activity);
+        let adopted = &self.adopted;
+        self.adopted_orders.retain(|_, reservation| adopted.contains_key(reservation));
+    }
+
+    /// Ordinals below `ordinal` are used elsewhere.
+    pub(crate) fn raise_ordinals(&mut self, ordinal: Ordinal) {
+        self.ordinal_min = self.ordinal_min.max(ordinal.get());
+    }
+
+    /// Ids below `id` are used elsewhere.
+    pub(crate) fn raise_ids(&mut self, id: u64) {
+        self.last_id = self.last_id.max(id.saturating_sub(1));
+    }
+
+    /// The activity whose reservation `id` is.
+    pub(crate) fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
+        let own = self.by_ordinal.get(&id.ordinal());
+        own.or_else(|| self.adopted.get(&id)).copied()
+    }
+
+    /// The reservation that was adopted with `order_no`.
+    pub(crate) fn adopted_order(&self, order_no: &str) -> Option<ReservationId> {
+        self.adopted_orders.get(order_no).copied()
     }
 
     /// The next ordinal, or `None` where all are used.
     pub(crate) fn next_ordinal(&self) -> Option<Ordinal> {
         let last = self.by_ordinal.last_key_value().map_or(0, |(ordinal, _)| ordinal.get());
-        Ordinal::new(last + 1)
+        Ordinal::new((last + 1).max(self.ordinal_min))
     }
 
     /// An id that no activity has: one more than the largest, so that ids tell the order of
@@ -79,7 +121,34 @@ mod tests {
         directory.insert(Ordinal::new(2).unwrap(), id(ID_MAX));
         assert_eq!(directory.next_activity(), Some(id(1)), "the largest id leaves the smallest");
         assert_eq!(directory.next_ordinal(), Ordinal::new(3));
-        assert_eq!(directory.activity(Ordinal::new(2).unwrap()), Some(id(ID_MAX)));
+        let second = ReservationId::new(2 << 32 | 1).unwrap();
+        assert_eq!(directory.activity_of(second), Some(id(ID_MAX)));
+        assert!(!directory.insert(Ordinal::new(2).unwrap(), id(7)), "it is another one's");
+    }
+
+    #[test]
+    fn what_is_used_elsewhere_is_not_given() {
+        let mut directory = Directory::default();
+        directory.raise_ordinals(Ordinal::new(40).unwrap());
+        directory.raise_ids(70);
+        assert_eq!(directory.next_ordinal(), Ordinal::new(40));
+        assert_eq!(directory.next_activity(), Some(id(70)));
+        directory.raise_ordinals(Ordinal::new(3).unwrap());
+        assert_eq!(directory.next_ordinal(), Ordinal::new(40));
+    }
+
+    #[test]
+    fn an_adopted_reservation_is_found_until_its_activity_is_archived() {
+        let mut directory = Directory::default();
+        let reservation = ReservationId::new(77).unwrap();
+        directory.adopt(reservation, id(5), "OLD-1");
+        directory.adopt(ReservationId::new(78).unwrap(), id(6), "");
+        assert_eq!(directory.activity_of(reservation), Some(id(5)));
+        assert_eq!(directory.adopted_order("OLD-1"), Some(reservation));
+        directory.forget_adopted(id(5));
+        assert_eq!(directory.activity_of(reservation), None);
+        assert_eq!(directory.adopted_order("OLD-1"), None);
+        assert_eq!(directory.activity_of(ReservationId::new(78).unwrap()), Some(id(6)));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The shards over a log, and the one way a command goes through them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -11,12 +11,15 @@ use wal::{
 };
 
 use super::clock::Clock;
+use super::controls::Controls;
 use super::directory::{Directory, shard_of};
+use super::handle::Handle;
 use super::owner::Owner;
 use super::pending::Pending;
 use super::sinks::Ordered;
 use super::timer::Timer;
 use super::views::{ActivityView, PublicStatus, ReservationView};
+use crate::core::activity::Activity;
 use crate::core::apply::apply_hashed;
 use crate::core::codec;
 use crate::core::command::{Answer, Command, Refusal, Reservation};
@@ -36,14 +39,17 @@ pub(crate) const COMMAND_ROOM: usize = EVENT_BYTES_MAX + 4 * 1024;
 pub(crate) const PURCHASE_ROOM: usize =
     wal::record_bytes(RECORD_HEADER_BYTES + REQUEST_ID_BYTES_MAX + 96);
 
-/// Room for a give-back whose time ran out, which names no operator: its fixed fields take less
-/// than what is added here. An operator's release has [`COMMAND_ROOM`].
-pub(crate) const RESTORE_ROOM: usize = wal::record_bytes(RECORD_HEADER_BYTES + 96);
+/// Room for a give-back whose time ran out, which names no operator, and for the end of its dead
+/// letter: their fixed fields take less than what is added here. An operator's release has
+/// [`COMMAND_ROOM`].
+pub(crate) const RESTORE_ROOM: usize =
+    wal::record_bytes(RECORD_HEADER_BYTES + 96) + wal::record_bytes(RECORD_HEADER_BYTES + 32);
 
 /// An engine; clones are the same engine.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) inner: Arc<Inner>,
+    pub(crate) handle: Handle,
 }
 
 pub(crate) struct Inner {
@@ -52,14 +58,18 @@ pub(crate) struct Inner {
     pub(crate) timer: Mutex<Option<Timer>>,
     pub(crate) shards: Box<[CachePadded<Mutex<Shard>>]>,
     pub(crate) control: Mutex<Control>,
+    pub(crate) controls: Controls,
     /// Taken before a shard's lock, never while one is held.
     pub(crate) directory: RwLock<Directory>,
     pub(crate) clock: Clock,
     pub(crate) owner: Owner,
     pub(crate) requests: RequestHasher,
     pub(crate) ordered: Ordered,
+    pub(crate) one_live_per_sku: AtomicBool,
     /// When the server became ready, engine time; `u64::MAX` before.
     pub(crate) serving_since_ms: AtomicU64,
+    /// Whether the timer archives: see `archive_when_over`.
+    pub(crate) archives: AtomicBool,
 }
 
 /// Applies `events` and appends them, in one piece.
@@ -106,8 +116,8 @@ impl Engine {
     ) -> Result<Pending<Result<T, Refusal>>, Busy> {
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
-        let room = self.inner.log.begin(index, COMMAND_ROOM, Class::Reserved);
-        let at_ms = self.inner.clock.now_ms();
+        let room = self.begin(index, COMMAND_ROOM, Class::Reserved);
+        let at_ms = self.decision_ms();
         let told = match (decide(&shard, activity, command, at_ms), room) {
             (Outcome::Accepted { events }, Ok(mut batch)) => {
                 record(&mut shard, &mut batch, COMMAND_ROOM, events.iter(), 0);
@@ -129,18 +139,44 @@ impl Engine {
         Pending::new(value, &self.inner.log, ticket)
     }
 
+    /// A refusal that rests on what shard `index` shows.
+    pub(crate) fn refused<T>(
+        &self,
+        index: u16,
+        refusal: Refusal,
+    ) -> Result<Pending<Result<T, Refusal>>, Busy> {
+        if self.is_poisoned() {
+            return Err(Busy::LogUnavailable);
+        }
+        let shard = self.lock(index);
+        Ok(self.pending(index, &shard, Err(refusal)))
+    }
+
     /// A reservation as the outside knows it.
     pub(crate) fn view(&self, index: u16, shard: &Shard, it: Reservation) -> ReservationView {
-        let is_dead_letter =
-            shard.activity(it.activity).is_some_and(|activity| activity.is_dead_letter(it.id));
-        let status = PublicStatus::of(&it, self.inner.ordered.seq(index), is_dead_letter);
-        let order_no = self.inner.owner.order_prefix.order_no(it.id);
-        ReservationView { reservation: it, order_no, status }
+        let activity = shard.activity(it.activity);
+        let order_seq = activity.and_then(|activity| activity.order_seq(it.id));
+        let status = PublicStatus::of(it.status, order_seq, self.inner.ordered.seq(index));
+        let order_no = match activity {
+            Some(activity) => self.order_no(activity, it.id),
+            None => self.inner.owner.order_prefix.order_no(it.id),
+        };
+        let refund = activity.and_then(|activity| activity.refund(it.id));
+        let refund = refund.map(|(_, refund)| refund.status);
+        ReservationView { reservation: it, order_no, status, refund }
+    }
+
+    /// The order number of a reservation: the one that it was adopted with, else that of its id.
+    pub(crate) fn order_no(&self, activity: &Activity, id: ReservationId) -> String {
+        match activity.adopted_reservation(id) {
+            Some(adopted) if !adopted.order_no.is_empty() => adopted.order_no.to_string(),
+            _ => self.inner.owner.order_prefix.order_no(id),
+        }
     }
 
     /// The activity whose reservation `id` is.
-    pub(crate) fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
-        self.inner.directory.read().activity(id.ordinal())
+    pub fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
+        self.inner.directory.read().activity_of(id)
     }
 
     /// A reservation. Waits where its state is newer than the durable mark.
@@ -157,6 +193,34 @@ impl Engine {
         let found = activity.and_then(|activity| shard.reservation(activity, id));
         let view = found.map(|reservation| self.view(index, &shard, reservation));
         Ok(self.pending(index, &shard, view))
+    }
+
+    /// The reservations that `user` has in memory, shard by shard, each waiting where its state is
+    /// newer than the durable mark. Asks every activity: for when SQL, which has an index, is away.
+    ///
+    /// # Errors
+    /// [`Busy::LogUnavailable`] where the log has failed.
+    pub fn reservations_of(
+        &self,
+        user: UserId,
+    ) -> Result<Vec<Pending<Vec<ReservationView>>>, Busy> {
+        if self.is_poisoned() {
+            return Err(Busy::LogUnavailable);
+        }
+        let mut found = Vec::new();
+        for index in 0..self.inner.log.format().shard_count {
+            let shard = self.lock(index);
+            let activities = shard.activities();
+            let ids = activities.flat_map(|(id, activity)| {
+                activity.reservations_of(user).into_iter().map(move |it| (id, it))
+            });
+            let own = ids.filter_map(|(id, reservation)| shard.reservation(id, reservation));
+            let views: Vec<_> = own.map(|it| self.view(index, &shard, it)).collect();
+            if !views.is_empty() {
+                found.push(self.pending(index, &shard, views));
+            }
+        }
+        Ok(found)
     }
 
     /// An activity, as its newest durable record left it; never waits.
@@ -271,7 +335,7 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::event::{Actor, Body, Figures, Front, RestoreReason};
+    use crate::core::event::{Actor, Body, DeadLetterResolution, Figures, Front, RestoreReason};
     use crate::core::ids::{Ordinal, Position};
 
     fn record_bytes(body: Body<'_>) -> usize {
@@ -313,6 +377,9 @@ mod tests {
             actor: Actor::NONE,
         };
         assert!(record_bytes(reserved) <= PURCHASE_ROOM);
-        assert!(record_bytes(restored) <= RESTORE_ROOM);
+        let resolution = DeadLetterResolution::RolledBack;
+        let actor = Actor::NONE;
+        let closed = Body::DeadLetterResolved { activity, reservation, resolution, actor };
+        assert!(record_bytes(restored) + record_bytes(closed) <= RESTORE_ROOM);
     }
 }

@@ -54,6 +54,7 @@ fn log_exit_code(error: &wal::OpenError) -> u8 {
             // The directory named is none that this user can keep a log in.
             io::ErrorKind::NotADirectory
             | io::ErrorKind::PermissionDenied
+            | io::ErrorKind::Unsupported
             | io::ErrorKind::ReadOnlyFilesystem => 2,
             _ => 4,
         },
@@ -75,6 +76,8 @@ pub(crate) enum ReplayError {
     Apply(#[from] crate::core::apply::ApplyError),
     #[error(transparent)]
     Control(#[from] crate::core::control::ControlError),
+    #[error("activity {activity} has the ordinal of another one")]
+    Ordinal { activity: crate::core::ids::ActivityId },
     #[error("it stands in shard {found} and belongs to shard {expected}")]
     Shard { found: u16, expected: u16 },
 }

@@ -3,20 +3,22 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, RwLock};
-use wal::device::Device;
+use wal::device::{AppendChoice, Appends, Device};
 use wal::limits::{
     BATCH_FRAME_DIVISOR, FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT,
 };
 use wal::{Format, Log, OnFatal, Opening, PosixDevice};
 
 use super::clock::{BEHIND_MS_MAX, Clock, wall_ms};
+use super::controls::Controls;
 use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
+use super::handle::Handle;
 use super::owner::Owner;
 use super::replay::Replayed;
 use super::sinks::Ordered;
@@ -47,6 +49,8 @@ pub struct EngineOptions {
     pub in_flight_bytes_max: u64,
     /// Prefix of order numbers, fixed when the directory is formatted.
     pub order_prefix: OrderPrefix,
+    /// How the log's segments are written.
+    pub appends: AppendChoice,
     /// Starts although the wall clock lies far behind the log.
     pub accept_clock: bool,
     /// Starts although the file system promises little.
@@ -70,6 +74,7 @@ impl EngineOptions {
             frame_bytes_max: u32::try_from(FRAME_BYTES_MAX).unwrap_or(u32::MAX),
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             order_prefix: OrderPrefix::DEFAULT,
+            appends: AppendChoice::Auto,
             accept_clock: false,
             accept_file_system: false,
             on_fatal: Box::new(end_process),
@@ -133,6 +138,16 @@ impl fmt::Display for OpenReport {
                 torn.offset, torn.path, torn.bytes
             )?;
         }
+        let Appends { direct, buffered_us, direct_us } = self.log.appends;
+        let way = if direct { "past the page cache" } else { "through the page cache" };
+        write!(f, "; it is written {way}")?;
+        if let Some(buffered_us) = buffered_us {
+            write!(f, " (a durable block takes {buffered_us} us through it, ")?;
+            match direct_us {
+                Some(direct_us) => write!(f, "{direct_us} us past it)")?,
+                None => f.write_str("the file system has no way past it)")?,
+            }
+        }
         if self.log.file_system == wal::device::FileSystem::Overlay {
             f.write_str("; the directory lies in a container's own layer and goes with it")?;
         }
@@ -146,7 +161,8 @@ impl Engine {
     /// # Errors
     /// [`OpenError`]; nothing on disk has changed.
     pub fn open(options: EngineOptions) -> Result<(Self, OpenReport), OpenError> {
-        let device = Arc::new(PosixDevice::new(&options.data_dir));
+        let device = PosixDevice::new(&options.data_dir).with_appends(options.appends);
+        let device = Arc::new(device);
         Self::open_on(device, options)
     }
 
@@ -194,7 +210,8 @@ impl Engine {
         // Looked at anew: to finish took its time, and a clock that starts a second behind needs
         // half an hour to catch up.
         let clock = Clock::start(wall_ms(), last_ms);
-        let engine = Self { inner: Arc::new(Inner::new(log, replayed, owner, clock)) };
+        let inner = Arc::new(Inner::new(log, replayed, owner, clock));
+        let engine = Self { inner, handle: Handle::default() };
         if options.threads {
             let threads = engine.inner.log.start().map_err(OpenError::Thread)?;
             *engine.inner.threads.lock() = Some(threads);
@@ -217,6 +234,7 @@ impl Engine {
 impl Inner {
     fn new(log: Log, replayed: Replayed<()>, owner: Owner, clock: Clock) -> Self {
         let ordered = Ordered::new(log.format().shard_count, &replayed.control);
+        let controls = Controls::new(&replayed.control, clock.now_ms());
         let shard = |shard| CachePadded::new(Mutex::new(shard));
         Self {
             log,
@@ -224,12 +242,15 @@ impl Inner {
             timer: Mutex::new(None),
             shards: replayed.shards.into_iter().map(shard).collect(),
             control: Mutex::new(replayed.control),
+            controls,
             directory: RwLock::new(replayed.directory),
             clock,
             requests: RequestHasher::new(&owner.request_hash_key),
             owner,
             ordered,
+            one_live_per_sku: AtomicBool::new(false),
             serving_since_ms: AtomicU64::new(u64::MAX),
+            archives: AtomicBool::new(false),
         }
     }
 }

@@ -28,8 +28,7 @@ impl Engine {
         let mut directory = self.inner.directory.write();
         let id = id.or_else(|| directory.next_activity());
         let (Some(id), Some(ordinal)) = (id, directory.next_ordinal()) else {
-            let shard = self.lock(0);
-            return Ok(self.pending(0, &shard, Err(Refusal::OrdinalsExhausted)));
+            return self.refused(0, Refusal::OrdinalsExhausted);
         };
         let mut accepted = false;
         let command = Command::Create { actor, ordinal, total, definition };
@@ -56,6 +55,10 @@ impl Engine {
         total: u32,
         definition: Definition<'_>,
     ) -> Answered {
+        let turn = self.sale_turn();
+        if self.is_sku_taken(&turn, id, Some(definition.sku)) {
+            return self.refused(self.shard_index(id), Refusal::SkuOnSale);
+        }
         self.operate(id, &Command::Edit { actor, version, total, definition })
     }
 
@@ -64,6 +67,10 @@ impl Engine {
     /// # Errors
     /// [`Busy`].
     pub fn publish(&self, id: ActivityId, actor: Actor<'_>) -> Answered {
+        let turn = self.sale_turn();
+        if self.is_sku_taken(&turn, id, None) {
+            return self.refused(self.shard_index(id), Refusal::SkuOnSale);
+        }
         self.operate(id, &Command::Publish { actor })
     }
 

@@ -10,7 +10,7 @@ use crate::core::event::{Actor, RestoreReason};
 use crate::core::ids::{ReservationId, UserId};
 
 /// The reservation after the command, or why nothing changed.
-type Answered = Result<Pending<Result<ReservationView, Refusal>>, Busy>;
+pub(super) type Answered = Result<Pending<Result<ReservationView, Refusal>>, Busy>;
 
 impl Engine {
     /// Marks a reservation as paid. Paying it again with the same number changes nothing.
@@ -37,10 +37,9 @@ impl Engine {
         self.settle(reservation, &Command::Restore { reservation, owner, reason, actor })
     }
 
-    fn settle(&self, id: ReservationId, command: &Command<'_>) -> Answered {
+    pub(super) fn settle(&self, id: ReservationId, command: &Command<'_>) -> Answered {
         let Some(activity) = self.activity_of(id) else {
-            let shard = self.lock(0);
-            return Ok(self.pending(0, &shard, Err(Refusal::UnknownReservation)));
+            return self.refused(0, Refusal::UnknownReservation);
         };
         let index = self.shard_index(activity);
         let pending = self.run(activity, command, |shard, _| {

@@ -38,6 +38,22 @@ impl<T> Pending<T> {
         Ok(self.value)
     }
 
+    /// The answer where it is durable by now, else itself: for a loop that commits what it waits
+    /// for.
+    ///
+    /// # Errors
+    /// Not an error: what is still waited for.
+    pub fn try_durable(self) -> Result<Result<T, LogUnavailable>, Self> {
+        let Ticket { shard, shard_seq } = self.ticket;
+        if self.log.is_poisoned() {
+            Ok(Err(LogUnavailable))
+        } else if self.log.durable_seq(shard) >= shard_seq {
+            Ok(Ok(self.value))
+        } else {
+            Err(self)
+        }
+    }
+
     /// The same answer in another form. For the engine alone: `make` sees the answer at once.
     pub(crate) fn map<U>(self, make: impl FnOnce(T) -> U) -> Pending<U> {
         Pending { value: make(self.value), log: self.log, ticket: self.ticket }

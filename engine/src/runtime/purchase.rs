@@ -1,15 +1,17 @@
 //! Purchases through the engine: one at a time, or many under one lock.
 
-use wal::{Busy, Class};
+use wal::{AbortOnPanic, Batch, Busy, Class};
 
-use super::engine::{Engine, PURCHASE_ROOM, record};
+use super::engine::{Engine, PURCHASE_ROOM};
 use super::pending::Pending;
 use super::views::ReservationView;
+use crate::core::codec;
 use crate::core::command::{Refusal, Reserve};
 use crate::core::decide::{self, reserve};
 use crate::core::event::Front;
 use crate::core::ids::{ActivityId, ReservationId, UserId};
 use crate::core::shard::Shard;
+use crate::core::till::Till;
 
 /// A purchase that was accepted, now or before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +53,19 @@ pub enum BatchAnswer {
     Refused(Refusal),
 }
 
+/// What came of one purchase of a batch, with what was left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CountedAnswer {
+    /// What came of it.
+    pub answer: BatchAnswer,
+    /// Units the activity had left behind it.
+    pub remaining: u32,
+}
+
+/// Users of a batch that are fetched from memory together: more than the processor reads at once,
+/// few enough to stay in its fastest memory until their turn.
+const FETCHED: usize = 128;
+
 impl Engine {
     /// Buys. The same `request_id` of the same user is the same purchase.
     ///
@@ -68,19 +83,22 @@ impl Engine {
         let command = Reserve { user, request_id, request_hash, quantity, front };
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
-        let room = self.inner.log.begin(index, PURCHASE_ROOM, Class::New);
-        let at_ms = self.inner.clock.now_ms();
-        let told = match (reserve(&shard, activity, &command, at_ms), room) {
-            (decide::Purchase::Accepted(id, event), Ok(mut batch)) => {
-                let one = std::iter::once(&event);
-                record(&mut shard, &mut batch, PURCHASE_ROOM, one, request_hash);
-                self.told(index, &shard, activity, id, false)
+        let room = self.begin(index, PURCHASE_ROOM, Class::New);
+        let at_ms = self.decision_ms();
+        let stopped = self.is_stopped();
+        let purchase = match room {
+            Err(Busy::LogUnavailable) => return Err(Busy::LogUnavailable),
+            Ok(mut batch) if !stopped => {
+                buy(&mut shard.till(activity, at_ms), &mut batch, &command)
             }
-            (decide::Purchase::Accepted(..), Err(busy)) => return Err(busy),
-            // Too much in flight stops new purchases alone: the others need no room.
-            (_, Err(Busy::LogUnavailable)) => return Err(Busy::LogUnavailable),
-            (decide::Purchase::Replayed(id), _) => self.told(index, &shard, activity, id, true),
-            (decide::Purchase::Refused(refusal), _) => Err(refused(&shard, activity, refusal)),
+            // Too much in flight stops new purchases alone, as the kill switch does: the others
+            // need no room.
+            _ => look(&shard, activity, &command, at_ms, stopped).ok_or(Busy::Overloaded)?,
+        };
+        let told = match purchase {
+            BatchAnswer::Reserved(id) => self.told(index, &shard, activity, id, false),
+            BatchAnswer::Replayed(id) => self.told(index, &shard, activity, id, true),
+            BatchAnswer::Refused(refusal) => Err(refused(&shard, activity, refusal)),
         };
         Ok(self.pending(index, &shard, told))
     }
@@ -125,27 +143,64 @@ impl Engine {
         requests: &[BatchRequest<'_>],
         front: Front,
     ) -> Result<Pending<Vec<BatchAnswer>>, Busy> {
+        self.batch(activity, requests, front, |answer, _| answer)
+    }
+
+    /// [`Engine::reserve_batch`], whose answers tell what was left behind each purchase.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reserve_batch_counted(
+        &self,
+        activity: ActivityId,
+        requests: &[BatchRequest<'_>],
+        front: Front,
+    ) -> Result<Pending<Vec<CountedAnswer>>, Busy> {
+        self.batch(activity, requests, front, |answer, till| {
+            let remaining = till.available();
+            CountedAnswer { answer, remaining }
+        })
+    }
+
+    #[inline]
+    fn batch<T>(
+        &self,
+        activity: ActivityId,
+        requests: &[BatchRequest<'_>],
+        front: Front,
+        tell: impl Fn(BatchAnswer, &Till<'_>) -> T,
+    ) -> Result<Pending<Vec<T>>, Busy> {
         let hashes: Vec<u128> =
             requests.iter().map(|request| self.inner.requests.hash(request.request_id)).collect();
         let mut answers = Vec::with_capacity(requests.len());
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
         let room = requests.len() * PURCHASE_ROOM;
-        let mut batch = self.inner.log.begin(index, room, Class::New)?;
-        let at_ms = self.inner.clock.now_ms();
-        for (request, request_hash) in requests.iter().zip(hashes) {
-            let &BatchRequest { user, request_id, quantity } = request;
-            let command = Reserve { user, request_id, request_hash, quantity, front };
-            answers.push(match reserve(&shard, activity, &command, at_ms) {
-                decide::Purchase::Accepted(id, event) => {
-                    let one = std::iter::once(&event);
-                    record(&mut shard, &mut batch, PURCHASE_ROOM, one, request_hash);
-                    BatchAnswer::Reserved(id)
-                }
-                decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
-                decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
+        let mut batch = self.begin(index, room, Class::New)?;
+        let at_ms = self.decision_ms();
+        if self.is_stopped() {
+            let commands = requests.iter().zip(hashes).map(|(request, request_hash)| {
+                let &BatchRequest { user, request_id, quantity } = request;
+                Reserve { user, request_id, request_hash, quantity, front }
             });
+            let looked: Vec<BatchAnswer> =
+                commands.filter_map(|it| look(&shard, activity, &it, at_ms, true)).collect();
+            let till = shard.till(activity, at_ms);
+            answers.extend(looked.into_iter().map(|answer| tell(answer, &till)));
+            drop(till);
+            return Ok(self.pending(index, &shard, answers));
         }
+        let mut till = shard.till(activity, at_ms);
+        for (requests, hashes) in requests.chunks(FETCHED).zip(hashes.chunks(FETCHED)) {
+            till.fetch(requests.iter().map(|request| request.user));
+            for (request, request_hash) in requests.iter().zip(hashes.iter().copied()) {
+                let &BatchRequest { user, request_id, quantity } = request;
+                let command = Reserve { user, request_id, request_hash, quantity, front };
+                let answer = buy(&mut till, &mut batch, &command);
+                answers.push(tell(answer, &till));
+            }
+        }
+        drop(till);
         drop(batch);
         Ok(self.pending(index, &shard, answers))
     }
@@ -162,6 +217,44 @@ impl Engine {
             Some(it) => Ok(Purchase { replayed, reservation: self.view(index, shard, it) }),
             None => Err(refused(shard, activity, Refusal::UnknownReservation)),
         }
+    }
+}
+
+/// Decides a purchase; makes an accepted one so and appends its event, in one piece.
+///
+/// # Panics
+/// Never: what would panic here aborts the process.
+#[inline]
+fn buy(till: &mut Till<'_>, batch: &mut Batch<'_>, command: &Reserve<'_>) -> BatchAnswer {
+    let _guard = AbortOnPanic;
+    match till.reserve(command) {
+        decide::Purchase::Accepted(id, event) => {
+            batch.command(PURCHASE_ROOM);
+            let seq = batch.append((codec::kind(&event.body), codec::FORMAT_VERSION), |out| {
+                codec::encode(&event, out)
+            });
+            assert_eq!(seq, till.applied_seq(), "the log's order is the shard's");
+            BatchAnswer::Reserved(id)
+        }
+        decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
+        decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
+    }
+}
+
+/// What a purchase comes to that cannot be made now; `None` where it would be made. While the kill
+/// switch is thrown none is.
+fn look(
+    shard: &Shard,
+    activity: ActivityId,
+    command: &Reserve<'_>,
+    at_ms: u64,
+    stopped: bool,
+) -> Option<BatchAnswer> {
+    let purchase = reserve(shard, activity, command, at_ms);
+    match if stopped { purchase.while_stopped() } else { purchase } {
+        decide::Purchase::Accepted(..) => None,
+        decide::Purchase::Replayed(id) => Some(BatchAnswer::Replayed(id)),
+        decide::Purchase::Refused(refusal) => Some(BatchAnswer::Refused(refusal)),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use wal::{CONTROL_SHARD, Record};
 
+use super::controls::note_floor;
 use super::directory::{Directory, shard_of};
 use super::error::{ReplayError, Witness};
 use super::owner::Owner;
@@ -53,14 +54,28 @@ impl<W: Witness> Replayed<W> {
             Some(shard) => apply(shard, &event, record.shard_seq)?,
             None => self.control.apply(&event, record.shard_seq)?,
         }
-        if let Body::ActivityCreated { activity, ordinal, .. }
-        | Body::ActivityAdopted { activity, ordinal, .. } = event.body
-        {
-            self.directory.insert(ordinal, activity);
-        }
+        self.note(&event.body)?;
         self.last_ms = self.last_ms.max(event.at_ms);
         self.records += 1;
         self.witness.saw(&event);
+        Ok(())
+    }
+
+    /// What activities cannot know of each other.
+    fn note(&mut self, body: &Body<'_>) -> Result<(), ReplayError> {
+        match *body {
+            Body::ActivityCreated { activity, ordinal, .. }
+            | Body::ActivityAdopted { activity, ordinal, .. } => {
+                let is_its_own = self.directory.insert(ordinal, activity);
+                return if is_its_own { Ok(()) } else { Err(ReplayError::Ordinal { activity }) };
+            }
+            Body::ReservationAdopted { activity, reservation, order_no, .. } => {
+                self.directory.adopt(reservation, activity, order_no);
+            }
+            Body::Archived { activity } => self.directory.forget_adopted(activity),
+            Body::ControlSet { key, .. } => note_floor(&mut self.directory, key),
+            _ => {}
+        }
         Ok(())
     }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use wal::{AbortOnPanic, Busy, CONTROL_SHARD, Class, Lsn, Ticket};
+use wal::{Busy, CONTROL_SHARD, Lsn, Ticket};
 
-use super::engine::{COMMAND_ROOM, Engine};
+use super::engine::Engine;
 use crate::core::codec;
 use crate::core::control::Control;
 use crate::core::event::{Body, Event, ShardMarks};
@@ -68,18 +68,11 @@ impl Engine {
         assert_eq!(codec::check(&event), Ok(()), "a sink's note must be one that can be read");
         let shard_seq = {
             let mut control = self.inner.control.lock();
-            let mut batch = self.inner.log.begin(CONTROL_SHARD, COMMAND_ROOM, Class::Reserved)?;
-            let seq = control.applied_seq() + 1;
-            let _guard = AbortOnPanic;
-            // A sink that says what the log knows already, or less, says nothing.
-            if control.apply(&event, seq).is_err() {
+            // A sink that says less than the log knows already says nothing.
+            if control.sink(sink).is_some_and(|known| known.lsn > lsn.0) {
                 return Ok(());
             }
-            batch.command(COMMAND_ROOM);
-            let kind = (codec::kind(&event.body), codec::FORMAT_VERSION);
-            let appended = batch.append(kind, |out| codec::encode(&event, out));
-            assert_eq!(appended, seq, "the control shard is applied in the order of its log");
-            seq
+            self.record_control(&mut control, &event)?
         };
         let ticket = Ticket { shard: CONTROL_SHARD, shard_seq };
         self.inner.log.wait_durable(ticket).map_err(|_| Busy::LogUnavailable)?;

@@ -10,6 +10,7 @@ use wal::{AbortOnPanic, Busy, Class};
 
 use super::engine::{COMMAND_ROOM, Engine, Inner, RESTORE_ROOM, record};
 use super::error::OpenError;
+use super::handle::Handle;
 use crate::core::command::Command;
 use crate::core::decide::{Outcome, decide};
 use crate::core::event::Actor;
@@ -23,6 +24,9 @@ const GIVE_BACKS_PER_HOLD: usize = 128;
 
 /// Ticks between two looks for activities that publish themselves.
 const PUBLISH_TICKS: u32 = 5;
+
+/// Ticks between two looks for activities whose life is over: a minute.
+const ARCHIVE_TICKS: u32 = 600;
 
 /// The running timer; ended when dropped.
 pub(crate) struct Timer {
@@ -43,7 +47,7 @@ impl Timer {
                     return;
                 }
                 let Some(inner) = weak.upgrade() else { return };
-                Engine { inner }.tick(tick);
+                Engine { inner, handle: Handle::default() }.tick(tick);
             }
         };
         let builder = std::thread::Builder::new().name("engine-timer".to_owned());
@@ -66,8 +70,12 @@ impl Drop for Timer {
 impl Engine {
     fn tick(&self, tick: u32) {
         self.inner.clock.steer();
+        if self.is_poisoned() {
+            return;
+        }
+        self.publish_controls();
         let serving_since_ms = self.inner.serving_since_ms.load(Ordering::Acquire);
-        if serving_since_ms == u64::MAX || self.is_poisoned() {
+        if serving_since_ms == u64::MAX || self.timers_held() {
             return;
         }
         for index in 0..self.inner.log.format().shard_count {
@@ -76,6 +84,18 @@ impl Engine {
                 self.publish_due(index);
             }
         }
+        if tick.is_multiple_of(ARCHIVE_TICKS) && self.inner.archives.load(Ordering::Acquire) {
+            // Where there is no room now, the next look tries again.
+            let _ = self.archive_ended();
+        }
+    }
+
+    /// Time-outs run again: shoppers could not rely on the time they were told, so that, as after a
+    /// start, each has some time yet.
+    pub(crate) fn timers_released(&self) {
+        let (now_ms, serving) = (self.inner.clock.now_ms(), &self.inner.serving_since_ms);
+        let later = |since: u64| (since != u64::MAX).then_some(now_ms);
+        let _ = serving.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
     }
 
     /// Gives everything back that is overdue in a shard, letting others in between.
@@ -138,6 +158,11 @@ impl Engine {
     /// Publishes `id`, if it still wants to be: an operator may have been here since the look.
     fn publish_scheduled(&self, index: u16, id: ActivityId, now_ms: u64) -> Result<(), Busy> {
         let actor = Actor { name: "schedule", request_id: "publish_at" };
+        let turn = self.sale_turn();
+        if self.is_sku_taken(&turn, id, None) {
+            // Until the other one has ended or an operator has decided.
+            return Ok(());
+        }
         let mut shard = self.lock(index);
         let due = shard.activity(id).and_then(|activity| activity.publish_due_ms());
         if due.is_none_or(|at| at > now_ms) {

@@ -6,6 +6,7 @@ use crate::core::activity::{Activity, View};
 use crate::core::command::Reservation;
 use crate::core::event::{Figures, RestoreReason, Status};
 use crate::core::ids::{ActivityId, Ordinal};
+use crate::core::side::RefundStatus;
 use crate::core::terms::Terms;
 
 /// A reservation's status as the outside knows it.
@@ -28,13 +29,17 @@ pub struct ReservationView {
     pub order_no: String,
     /// Its status.
     pub status: PublicStatus,
+    /// Where its order's refund is, if one was asked for.
+    pub refund: Option<RefundStatus>,
 }
 
 impl PublicStatus {
-    pub(crate) fn of(reservation: &Reservation, ordered_seq: u64, is_dead_letter: bool) -> Self {
-        match reservation.status {
-            Status::RolledBack(reason) => Self::RolledBack(reason),
-            _ if reservation.shard_seq <= ordered_seq && !is_dead_letter => Self::Ordered,
+    /// `order_seq` is the record with which a sink makes the order, `ordered_seq` the last that
+    /// the sink covers.
+    pub(crate) fn of(status: Status, order_seq: Option<u64>, ordered_seq: u64) -> Self {
+        match (status, order_seq) {
+            (Status::RolledBack(reason), _) => Self::RolledBack(reason),
+            (_, Some(order_seq)) if order_seq <= ordered_seq => Self::Ordered,
             _ => Self::PendingOrder,
         }
     }
@@ -92,7 +97,9 @@ impl ActivityView {
         }
     }
 
-    pub(crate) fn live(id: ActivityId, activity: &Activity) -> Self {
+    /// An activity as it is now: for [`Engine::look`](crate::Engine::look), which holds it until it
+    /// is durable.
+    pub fn live(id: ActivityId, activity: &Activity) -> Self {
         Self::of(id, activity, activity.view(), activity.terms())
     }
 

@@ -5,18 +5,21 @@ use std::collections::BTreeMap;
 use engine::core::activity::View;
 use engine::core::apply::apply;
 use engine::core::codec;
-use engine::core::command::{Answer, Command, Refusal, Reserve, Status};
+use engine::core::command::{
+    Answer, Command, OpenPayment, RecordPayment, Refusal, RequestRefund, Reserve, Status,
+};
 use engine::core::decide::{Outcome, decide};
 use engine::core::digest::digest;
-use engine::core::event::{Actor, Body, Definition, Event, Front};
+use engine::core::event::{Actor, Body, Definition, Event, Front, PaymentVerdict};
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use engine::core::model::{Model, Reply};
 use engine::core::request::RequestHasher;
 use engine::core::shard::{Shard, ShardSeed};
+use engine::core::side::RefundStatus;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::op::{BEGIN_MS, Op, Terms};
+use crate::op::{BEGIN_MS, Op, Step, Terms};
 
 const ACTOR: Actor<'static> = Actor { name: "operator", request_id: "req-1" };
 
@@ -54,6 +57,33 @@ pub(crate) const MUST_BE_SEEN: &[&str] = &[
     "paid by another",
     "rolled back",
     "indexed user",
+    "payment opened",
+    "payment found",
+    "payment in progress",
+    "accepted",
+    "reinstated",
+    "repeated callback",
+    "wrong amount",
+    "unknown payment",
+    "second payment",
+    "late",
+    "failed payment",
+    "refund requested",
+    "refund known",
+    "refund settled",
+    "refund failed",
+    "refund in progress",
+    "already refunded",
+    "not paid",
+    "unknown refund",
+    "dead letter held",
+    "dead letter given back",
+    "dead letter known",
+    "dead letter delivered",
+    "dead letter refunded",
+    "no dead letter",
+    "archived activity",
+    "archived",
 ];
 
 pub(crate) struct History {
@@ -112,30 +142,6 @@ impl History {
 
     pub(crate) fn run(&mut self, op: &Op) -> Result<(), TestCaseError> {
         match op {
-            Op::Create { activity, ordinal, total, terms } => {
-                let ordinal = Ordinal::new(*ordinal).unwrap();
-                let definition = definition(terms);
-                let total = *total;
-                self.call(*activity, &Command::Create { actor: ACTOR, ordinal, total, definition })
-            }
-            Op::Edit { activity, version, total, terms } => {
-                let (version, total, definition) = (*version, *total, definition(terms));
-                self.call(*activity, &Command::Edit { actor: ACTOR, version, total, definition })
-            }
-            Op::Trim { activity, title, less } => self.trim(*activity, *title, *less),
-            Op::Publish { activity } => self.call(*activity, &Command::Publish { actor: ACTOR }),
-            Op::Unpublish { activity } => {
-                self.call(*activity, &Command::Unpublish { actor: ACTOR })
-            }
-            Op::Pause { activity } => self.call(*activity, &Command::Pause { actor: ACTOR }),
-            Op::Resume { activity } => self.call(*activity, &Command::Resume { actor: ACTOR }),
-            Op::Drain { activity } => self.call(*activity, &Command::Drain { actor: ACTOR }),
-            Op::Restock { activity, op, quantity } => {
-                self.call(*activity, &Command::Restock { actor: ACTOR, op, quantity: *quantity })
-            }
-            Op::Decrease { activity, op, quantity } => {
-                self.call(*activity, &Command::Decrease { actor: ACTOR, op, quantity: *quantity })
-            }
             Op::Reserve { activity, user, request_id, quantity } => {
                 self.last_reserve = Some((*activity, *user, request_id.clone(), *quantity));
                 self.reserve(*activity, *user, request_id, *quantity)
@@ -162,6 +168,29 @@ impl History {
                 let reason = *reason;
                 self.call(*activity, &Command::Restore { reservation, owner, reason, actor })
             }
+            Op::Order { activity, ordinal, position, step } => {
+                let Some(reservation) = self.reservation(*activity, *ordinal, *position) else {
+                    return Ok(());
+                };
+                self.step(*activity, reservation, step)
+            }
+            Op::OpenAndPay { activity, ordinal, position, pay } => {
+                let Some(reservation) = self.reservation(*activity, *ordinal, *position) else {
+                    return Ok(());
+                };
+                let open = Step::Open { stranger: false, channel: "mock", ttl_ms: 600_000 };
+                self.step(*activity, reservation, &open)?;
+                self.step(*activity, reservation, pay)
+            }
+            Op::EndRefund { activity, refund, failed } => {
+                self.end_refund(*activity, *refund, *failed)
+            }
+            Op::Archive { activity, days, covered } => {
+                self.now_ms += days * 86_400_000;
+                self.expire(*activity)?;
+                let covered_seq = if *covered { self.shard.applied_seq() } else { 0 };
+                self.call(*activity, &Command::Archive { covered_seq })
+            }
             Op::Expire { activity } => self.expire(*activity),
             Op::Wait { ms } => {
                 self.now_ms += ms;
@@ -174,6 +203,38 @@ impl History {
                 self.serving_since_ms = self.now_ms;
                 Ok(())
             }
+            _ => self.operate(op),
+        }
+    }
+
+    /// What an operator does.
+    fn operate(&mut self, op: &Op) -> Result<(), TestCaseError> {
+        match op {
+            Op::Create { activity, ordinal, total, terms } => {
+                let ordinal = Ordinal::new(*ordinal).unwrap();
+                let definition = definition(terms);
+                let total = *total;
+                self.call(*activity, &Command::Create { actor: ACTOR, ordinal, total, definition })
+            }
+            Op::Edit { activity, version, total, terms } => {
+                let (version, total, definition) = (*version, *total, definition(terms));
+                self.call(*activity, &Command::Edit { actor: ACTOR, version, total, definition })
+            }
+            Op::Trim { activity, title, less } => self.trim(*activity, *title, *less),
+            Op::Publish { activity } => self.call(*activity, &Command::Publish { actor: ACTOR }),
+            Op::Unpublish { activity } => {
+                self.call(*activity, &Command::Unpublish { actor: ACTOR })
+            }
+            Op::Pause { activity } => self.call(*activity, &Command::Pause { actor: ACTOR }),
+            Op::Resume { activity } => self.call(*activity, &Command::Resume { actor: ACTOR }),
+            Op::Drain { activity } => self.call(*activity, &Command::Drain { actor: ACTOR }),
+            Op::Restock { activity, op, quantity } => {
+                self.call(*activity, &Command::Restock { actor: ACTOR, op, quantity: *quantity })
+            }
+            Op::Decrease { activity, op, quantity } => {
+                self.call(*activity, &Command::Decrease { actor: ACTOR, op, quantity: *quantity })
+            }
+            _ => unreachable!("`run` takes the others"),
         }
     }
 
@@ -241,6 +302,97 @@ impl History {
         Ok(())
     }
 
+    /// One step of an order's life.
+    fn step(
+        &mut self,
+        activity: u64,
+        reservation: ReservationId,
+        step: &Step,
+    ) -> Result<(), TestCaseError> {
+        let known = self.shard.activity(ActivityId::new(activity).unwrap());
+        let slot = known.and_then(|it| it.slot(reservation)).copied();
+        let actor = |named: bool| if named { ACTOR } else { Actor::NONE };
+        match step {
+            Step::Open { stranger, channel, ttl_ms } => {
+                let buyer = slot.map_or(1, |slot| slot.user().get());
+                let owner = UserId::new(if *stranger { 77 } else { buyer }).unwrap();
+                let ttl_ms = *ttl_ms;
+                let open = OpenPayment { reservation, owner, channel, ttl_ms };
+                self.call(activity, &Command::OpenPayment(open))
+            }
+            Step::Pay { attempt, channel, transaction, wrong, paid } => {
+                let last = known.and_then(|it| it.payments_of(reservation).last());
+                let attempt = attempt.unwrap_or(last.map_or(1, |payment| payment.attempt));
+                let price = known.map_or(0, |it| it.terms().price);
+                let amount = price * u64::from(slot.map_or(0, |slot| slot.quantity()));
+                let payment_no = &format!("{reservation}{attempt:02}");
+                let command = RecordPayment {
+                    reservation,
+                    channel,
+                    payment_no,
+                    transaction,
+                    amount: amount + u64::from(*wrong),
+                    paid: *paid,
+                    body: b"{}",
+                    refund_no: &format!("auto-{channel}-{transaction}"),
+                    archived: None,
+                };
+                self.call(activity, &Command::RecordPayment(command))
+            }
+            Step::Refund { refund_no, restock, free_limit, named } => {
+                let command = RequestRefund {
+                    reservation,
+                    refund_no,
+                    restock: *restock,
+                    free_limit: *free_limit,
+                    note: "",
+                    actor: actor(*named),
+                    archived: None,
+                };
+                self.call(activity, &Command::RequestRefund(command))
+            }
+            Step::DeadLetter { stale } => {
+                let latest = known.and_then(|it| it.order_seq(reservation));
+                let born_seq = slot.map_or(0, |slot| slot.shard_seq());
+                let failed_seq = if *stale { born_seq } else { latest.unwrap_or(born_seq) };
+                let note = "no address";
+                self.call(activity, &Command::DeadLetter { reservation, failed_seq, note })
+            }
+            Step::Retry { named } => {
+                let actor = actor(*named);
+                self.call(activity, &Command::RetryDeadLetter { reservation, actor })
+            }
+            Step::RollBack { named } => {
+                let (actor, refund_no) = (actor(*named), "auto-dead-letter");
+                let command = Command::RollBackDeadLetter { reservation, refund_no, actor };
+                self.call(activity, &command)
+            }
+        }
+    }
+
+    /// The provider answers for one of the refunds that are open, or for none.
+    fn end_refund(
+        &mut self,
+        activity: u64,
+        refund: usize,
+        failed: bool,
+    ) -> Result<(), TestCaseError> {
+        let open: Vec<_> = self.shard.open_refunds().collect();
+        let found = open.get(refund % (open.len() + 1));
+        let found = found.map(|(id, number, it)| (it.activity.get(), *id, (*number).to_owned()));
+        let nobody = ReservationId::new(activity << 32 | 1).unwrap();
+        let (activity, reservation, refund_no) =
+            found.unwrap_or((activity, nobody, "none".to_owned()));
+        let refund_no = refund_no.as_str();
+        let command = match failed {
+            true => Command::FailRefund { reservation, refund_no, note: "no" },
+            false => Command::SettleRefund { reservation, refund_no },
+        };
+        self.call(activity, &command)?;
+        // A worker that died says it again.
+        self.call(activity, &command)
+    }
+
     fn expire(&mut self, activity: u64) -> Result<(), TestCaseError> {
         // Each turn gives one reservation back, so this ends.
         loop {
@@ -260,13 +412,14 @@ impl History {
         let before = self.shard.applied_seq();
         let scheduled = self.publish_due_ms(id).is_some();
         let outcome = decide(&self.shard, id, command, self.now_ms);
-        let found = self.answer(id, &outcome);
+        let found = self.answer(id, command, &outcome);
         let expected = self.model.execute(id, command, self.now_ms);
         prop_assert_eq!(&found, &expected, "{:?} at {}", command, self.now_ms);
         prop_assert_eq!(self.shard.applied_seq(), self.model.records());
         let events = self.shard.applied_seq() - before;
         prop_assert_eq!(events > 0, matches!(outcome, Outcome::Accepted { .. }));
-        prop_assert!(events <= 2);
+        prop_assert!(events <= 3);
+        prop_assert_eq!(self.shard.open_refunds().count(), self.model.open_refunds());
         prop_assert_eq!(self.shard.activity(id).map(|it| it.figures()), self.model.figures(id));
         prop_assert_eq!(self.publish_due_ms(id), self.model.publish_due_ms(id));
         if scheduled && matches!(command, Command::Unpublish { .. }) {
@@ -300,7 +453,7 @@ impl History {
     }
 
     /// Applies and logs what was decided, and puts the answer into the model's words.
-    fn answer(&mut self, id: ActivityId, outcome: &Outcome<'_>) -> Reply {
+    fn answer(&mut self, id: ActivityId, command: &Command<'_>, outcome: &Outcome<'_>) -> Reply {
         let events = match outcome {
             Outcome::Accepted { events } => events,
             Outcome::Repeated(Answer::Reservation(reservation)) => {
@@ -309,28 +462,57 @@ impl History {
             Outcome::Repeated(Answer::Activity(figures)) => {
                 return Reply::Activity { fresh: false, figures: **figures };
             }
+            Outcome::Repeated(Answer::Payment(payment)) => {
+                return Reply::Payment { fresh: false, payment: (**payment).clone() };
+            }
+            Outcome::Repeated(Answer::Refund(refund)) => {
+                return Reply::Refund { fresh: false, refund: *refund };
+            }
             Outcome::Refused(refusal) => return Reply::Refused(*refusal),
             Outcome::NothingDue(due_ms) => return Reply::NothingDue(*due_ms),
         };
-        let mut touched = None;
+        let mut made = None;
+        let (mut verdict, mut refunds) = (PaymentVerdict::Unknown, false);
         for event in events.iter() {
             self.append(event);
-            touched = match event.body {
-                Body::Reserved { reservation, .. }
-                | Body::Confirmed { reservation, .. }
-                | Body::Restored { reservation, .. } => Some(reservation),
-                _ => None,
-            };
+            match event.body {
+                Body::Reserved { reservation, .. } | Body::Restored { reservation, .. } => {
+                    made = Some(reservation);
+                }
+                Body::PaymentRecorded { verdict: told, .. } => verdict = told,
+                Body::RefundRequested { .. } => refunds = true,
+                Body::Reinstated { .. } => self.see("reinstated"),
+                _ => {}
+            }
         }
-        match touched {
-            Some(reservation) => {
-                let reservation = self.shard.reservation(id, reservation).unwrap();
-                Reply::Reservation { fresh: true, reservation }
+        let fresh = true;
+        let Some(activity) = self.shard.activity(id) else { return Reply::Archived };
+        let told = |reservation| self.shard.reservation(id, reservation).unwrap();
+        match *command {
+            Command::Reserve(_) | Command::Expire { .. } => {
+                Reply::Reservation { fresh, reservation: told(made.unwrap()) }
             }
-            None => {
-                let figures = self.shard.activity(id).unwrap().answer(id);
-                Reply::Activity { fresh: true, figures }
+            Command::Confirm { reservation, .. }
+            | Command::Restore { reservation, .. }
+            | Command::DeadLetter { reservation, .. }
+            | Command::RetryDeadLetter { reservation, .. }
+            | Command::RollBackDeadLetter { reservation, .. } => {
+                Reply::Reservation { fresh, reservation: told(reservation) }
             }
+            Command::OpenPayment(OpenPayment { reservation, .. }) => {
+                let payment = activity.payments_of(reservation).last().unwrap().clone();
+                Reply::Payment { fresh, payment }
+            }
+            Command::RecordPayment(RecordPayment { reservation, .. }) => {
+                Reply::Recorded { verdict, refunds, reservation: told(reservation) }
+            }
+            Command::RequestRefund(RequestRefund { reservation, refund_no, .. })
+            | Command::SettleRefund { reservation, refund_no }
+            | Command::FailRefund { reservation, refund_no, .. } => {
+                let refund = self.shard.refund(id, reservation, refund_no).unwrap();
+                Reply::Refund { fresh, refund }
+            }
+            _ => Reply::Activity { fresh, figures: activity.answer(id) },
         }
     }
 
@@ -341,7 +523,8 @@ impl History {
         let shard_seq = self.log.len() as u64;
         apply(&mut self.shard, event, shard_seq).unwrap();
         let id = codec::activity(&event.body).unwrap();
-        let view = self.shard.activity(id).unwrap().view();
+        let Some(activity) = self.shard.activity(id) else { return };
+        let view = activity.view();
         self.views.entry(id).or_default().push((shard_seq, view));
     }
 
@@ -374,8 +557,38 @@ impl History {
                 command,
             ) => match command {
                 Command::Reserve(_) => "replayed",
+                Command::DeadLetter { .. } => "dead letter known",
                 _ => "repeated",
             },
+            (Reply::Payment { fresh: true, .. }, _) => "payment opened",
+            (Reply::Payment { fresh: false, .. }, _) => "payment found",
+            (Reply::Recorded { verdict, .. }, _) => match verdict {
+                PaymentVerdict::Accepted => "accepted",
+                PaymentVerdict::Repeated => "repeated callback",
+                PaymentVerdict::WrongAmount => "wrong amount",
+                PaymentVerdict::Unknown => "unknown payment",
+                PaymentVerdict::SecondPayment => "second payment",
+                PaymentVerdict::Late => "late",
+                PaymentVerdict::Failed => "failed payment",
+            },
+            (Reply::Archived, _) => "archived activity",
+            (Reply::Refund { fresh: false, .. }, _) => "refund known",
+            (Reply::Refund { refund, .. }, _) => match refund.status {
+                RefundStatus::Requested => "refund requested",
+                RefundStatus::Settled => "refund settled",
+                RefundStatus::Failed => "refund failed",
+            },
+            (Reply::Reservation { .. }, Command::DeadLetter { .. }) if events == 1 => {
+                "dead letter held"
+            }
+            (Reply::Reservation { .. }, Command::DeadLetter { .. }) => "dead letter given back",
+            (Reply::Reservation { .. }, Command::RetryDeadLetter { .. }) => "dead letter delivered",
+            (Reply::Reservation { reservation, .. }, Command::RollBackDeadLetter { .. }) => {
+                match reservation.status {
+                    Status::Confirmed => "dead letter refunded",
+                    _ => "dead letter rolled back",
+                }
+            }
             (Reply::Reservation { reservation, .. }, Command::Expire { .. }) => {
                 assert!(matches!(reservation.status, Status::RolledBack(_)));
                 "expired"
@@ -402,6 +615,7 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::UnknownActivity => "unknown activity",
         Refusal::ActivityExists => "activity exists",
         Refusal::OrdinalsExhausted => "ordinals exhausted",
+        Refusal::SkuOnSale => "sku on sale",
         Refusal::Paused => "paused",
         Refusal::OffSale => "off sale",
         Refusal::NotStarted => "not started",
@@ -417,5 +631,16 @@ fn refused(refusal: &Refusal) -> &'static str {
         Refusal::AlreadyPaid => "already paid",
         Refusal::PaidByAnother => "paid by another",
         Refusal::RolledBack => "rolled back",
+        Refusal::PaymentInProgress => "payment in progress",
+        Refusal::TooManyPayments => "too many payments",
+        Refusal::TooManyCallbacks => "too many callbacks",
+        Refusal::NotPaid => "not paid",
+        Refusal::RefundInProgress => "refund in progress",
+        Refusal::AlreadyRefunded => "already refunded",
+        Refusal::UnknownRefund => "unknown refund",
+        Refusal::RefundNotOpen => "refund not open",
+        Refusal::TooManyControls => "too many controls",
+        Refusal::NoDeadLetter => "no dead letter",
+        Refusal::Archived => "archived",
     }
 }

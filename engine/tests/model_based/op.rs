@@ -98,6 +98,32 @@ pub(crate) enum Op {
         /// Whether an operator is named.
         named: bool,
     },
+    /// One step of the order's life.
+    Order {
+        activity: u64,
+        ordinal: u32,
+        position: u32,
+        step: Step,
+    },
+    /// What most buyers do.
+    OpenAndPay {
+        activity: u64,
+        ordinal: u32,
+        position: u32,
+        pay: Step,
+    },
+    /// The provider answers for a refund: one of those that are open, or none.
+    EndRefund {
+        activity: u64,
+        refund: usize,
+        failed: bool,
+    },
+    /// Gives back what is overdue, and archives what is over, so many days later.
+    Archive {
+        activity: u64,
+        days: u64,
+        covered: bool,
+    },
     /// Gives back what is overdue, to the end.
     Expire {
         activity: u64,
@@ -107,6 +133,40 @@ pub(crate) enum Op {
     },
     /// The server restarts: a new grace begins.
     Restart,
+}
+
+/// What may be done to an order.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Open {
+        stranger: bool,
+        channel: &'static str,
+        ttl_ms: u64,
+    },
+    /// The payment of that number, or the one opened last.
+    Pay {
+        attempt: Option<u8>,
+        channel: &'static str,
+        transaction: String,
+        wrong: bool,
+        paid: bool,
+    },
+    Refund {
+        refund_no: &'static str,
+        restock: bool,
+        free_limit: bool,
+        named: bool,
+    },
+    /// `stale`: as a sink that had not yet heard of a retry.
+    DeadLetter {
+        stale: bool,
+    },
+    Retry {
+        named: bool,
+    },
+    RollBack {
+        named: bool,
+    },
 }
 
 /// When every history begins; windows lie around it.
@@ -239,6 +299,59 @@ fn reservation() -> impl Strategy<Value = (u64, u32, u32)> {
     ]
 }
 
+fn channel() -> impl Strategy<Value = &'static str> {
+    let others = prop::sample::select(vec!["", "x", LONG]);
+    prop_oneof![30 => Just("mock"), 3 => Just("card"), 1 => others]
+}
+
+/// A channel's name of 33 bytes.
+const LONG: &str = "ccccccccccccccccccccccccccccccccc";
+
+fn pay() -> impl Strategy<Value = Step> {
+    let attempt = prop_oneof![
+        10 => Just(None),
+        3 => (1u8..=2).prop_map(Some),
+        1 => prop::sample::select(vec![0, 3, 99]).prop_map(Some),
+    ];
+    let transaction = prop_oneof![
+        30 => (0u32..200).prop_map(|number| format!("t{number}")),
+        1 => prop::sample::select(vec![0usize, 65]).prop_map(|bytes| "t".repeat(bytes)),
+    ];
+    let chances = (prop::bool::weighted(0.05), prop::bool::weighted(0.9));
+    (attempt, channel(), transaction, chances).prop_map(
+        |(attempt, channel, transaction, (wrong, paid))| Step::Pay {
+            attempt,
+            channel,
+            transaction,
+            wrong,
+            paid,
+        },
+    )
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let rarely = || prop::bool::weighted(0.05);
+    let mostly = || prop::bool::weighted(0.95);
+    let refund_nos = vec!["f1", "f2", "f3", "f3", "", "auto-1"];
+    prop_oneof![
+        24 => (
+            rarely(),
+            channel(),
+            prop::sample::select(vec![1_000u64, 5_000, 600_000, 999, 2_592_000_001]),
+        )
+            .prop_map(|(stranger, channel, ttl_ms)| Step::Open { stranger, channel, ttl_ms }),
+        20 => pay().boxed(),
+        16 => (prop::sample::select(refund_nos), any::<bool>(), any::<bool>(), mostly()).prop_map(
+            |(refund_no, restock, free_limit, named)| {
+                Step::Refund { refund_no, restock, free_limit, named }
+            }
+        ),
+        10 => any::<bool>().prop_map(|stale| Step::DeadLetter { stale }),
+        5 => mostly().prop_map(|named| Step::Retry { named }),
+        5 => mostly().prop_map(|named| Step::RollBack { named }),
+    ]
+}
+
 pub(crate) fn op() -> impl Strategy<Value = Op> {
     let operator = prop_oneof![
         3 => (activity(), 0u32..=5, total(), terms()).prop_map(|(activity, ordinal, total, terms)| {
@@ -288,6 +401,20 @@ pub(crate) fn op() -> impl Strategy<Value = Op> {
         8 => prop::sample::select(vec![0u64, 1, 999, 1_000, 5_000, 30_000, 120_000])
             .prop_map(|ms| Op::Wait { ms }),
         1 => Just(Op::Restart),
+        1 => (1..=ACTIVITIES, 0u64..=1, prop::bool::weighted(0.9))
+            .prop_map(|(activity, days, covered)| Op::Archive { activity, days, covered }),
     ];
-    prop_oneof![20 => operator, 60 => shopper, 20 => time]
+    let order = prop_oneof![
+        12 => (reservation(), step().boxed()).prop_map(|((activity, ordinal, position), step)| {
+            Op::Order { activity, ordinal, position, step }
+        }),
+        8 => (reservation(), pay().boxed()).prop_map(|((activity, ordinal, position), pay)| {
+            Op::OpenAndPay { activity, ordinal, position, pay }
+        }),
+        2 => (1..=ACTIVITIES, 0usize..20, prop::bool::weighted(0.3))
+            .prop_map(|(activity, refund, failed)| Op::EndRefund { activity, refund, failed }),
+    ];
+    // Boxed: a tree of all of them by value is more than a thread's stack.
+    let (operator, shopper, order) = (operator.boxed(), shopper.boxed(), order.boxed());
+    prop_oneof![20 => operator, 60 => shopper, 40 => order, 20 => time]
 }

@@ -1,7 +1,7 @@
 //! Every call and every code of the contract, one at a time.
 
-use crate::reply::Reply;
-use crate::server::Server;
+use functions::kit::reply::Reply;
+use functions::kit::valkey::Valkey;
 
 /// The first two reservations of the first activity, and their order numbers.
 const FIRST: u64 = 4_294_967_297;
@@ -10,14 +10,26 @@ const SECOND: u64 = 4_294_967_298;
 const SECOND_ORDER: &str = "100000004294967298";
 
 /// Activity 30001 on sale: 10 units at 9900, 2 a user, from 1,000 to the end of all times.
-fn on_sale() -> Server {
-    let mut server = Server::start();
+fn on_sale() -> Valkey {
+    let mut server = Valkey::start();
     server.says("sluice_warm 30001 20001 9900 10 2 1000 253402300799999", 1);
     server.says("sluice_publish 30001", 1);
     server
 }
 
-impl Server {
+/// What is said of the server's answers.
+trait Claims {
+    fn says(&mut self, line: &str, answer: i64);
+    fn refuses(&mut self, line: &str);
+    /// `sluice_reserve 30001 ..` is refused with this code, and so many units are left.
+    fn turns_away(&mut self, arguments: &str, code: i64, remaining: u64);
+    /// `sluice_reserve 30001 ..` is answered with the first reservation.
+    fn sells(&mut self, arguments: &str, code: i64, remaining: u64);
+    /// Available, locked, sold.
+    fn figures(&mut self) -> [i64; 3];
+}
+
+impl Claims for Valkey {
     fn says(&mut self, line: &str, answer: i64) {
         assert_eq!(self.say(line), Reply::Integer(answer), "{line}");
     }
@@ -26,20 +38,17 @@ impl Server {
         assert_eq!(self.say(line), Reply::error("INVALID"), "{line}");
     }
 
-    /// `sluice_reserve 30001 ..` is refused with this code, and so many units are left.
     fn turns_away(&mut self, arguments: &str, code: i64, remaining: u64) {
         let line = format!("sluice_reserve 30001 {arguments}");
         assert_eq!(self.say(&line), Reply::purchase(code, 0, "", remaining), "{line}");
     }
 
-    /// `sluice_reserve 30001 ..` is answered with the first reservation.
     fn sells(&mut self, arguments: &str, code: i64, remaining: u64) {
         let line = format!("sluice_reserve 30001 {arguments}");
         let answer = Reply::purchase(code, FIRST, FIRST_ORDER, remaining);
         assert_eq!(self.say(&line), answer, "{line}");
     }
 
-    /// Available, locked, sold.
     fn figures(&mut self) -> [i64; 3] {
         let shown = self.say("sluice_activity 30001");
         ["available", "locked", "sold"].map(|name| match shown.field(name) {
@@ -81,7 +90,7 @@ fn a_request_id_with_another_quantity_is_no_purchase() {
 
 #[test]
 fn every_refusal_has_its_code_and_changes_nothing() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     server.turns_away("7 order-1 1", -5, 0);
     server.says("sluice_warm 30001 20001 9900 1 2 1000 253402300799999", 1);
     server.turns_away("7 order-1 1", -3, 1);
@@ -115,7 +124,7 @@ fn the_first_check_that_does_not_hold_answers() {
 
 #[test]
 fn the_window_is_open_from_its_first_to_its_last_millisecond() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     let now_ms = server.now_ms();
     let (start_ms, end_ms) = (now_ms - 2000, now_ms - 1000);
     server.says(&format!("sluice_warm 30001 20001 9900 10 2 {start_ms} {end_ms}"), 1);
@@ -183,7 +192,7 @@ fn warming_again_keeps_what_is_there() {
 
 #[test]
 fn a_site_has_its_own_order_numbers() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     server.command(&["HSET", "sluice:meta", "order_prefix", "999"]);
     server.says("sluice_warm 30001 20001 9900 10 2 1000 253402300799999", 1);
     server.says("sluice_publish 30001", 1);

@@ -1,8 +1,8 @@
 //! What no call takes: it is refused before anything is read, and nothing is written.
 
-use crate::call::Call;
-use crate::reply::Reply;
-use crate::server::Server;
+use functions::kit::call::Call;
+use functions::kit::reply::Reply;
+use functions::kit::valkey::Valkey;
 
 /// A call that is fine, as a name, the activity and the arguments.
 const FINE: &[&str] = &[
@@ -43,13 +43,13 @@ const NO_NUMBERS: &[&[u8]] = &[
 const NO_TEXTS: &[&[u8]] =
     &[b"", b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe6\x8a", &[b'x'; 65]];
 
-fn refused(server: &mut Server, call: &Call) {
+fn refused(server: &mut Valkey, call: &Call) {
     assert_eq!(server.call(call), Reply::error("INVALID"), "{call:?}");
 }
 
 #[test]
 fn a_number_outside_its_bounds_is_refused_in_every_place() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     for fine in FINE {
         let fine = Call::parse(fine);
         for number in NO_NUMBERS {
@@ -71,7 +71,7 @@ fn a_number_outside_its_bounds_is_refused_in_every_place() {
 
 #[test]
 fn a_text_that_is_empty_too_long_or_no_utf8_is_refused_in_every_place() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     let with_text = |call: &Call| call.arguments.iter().any(|it| !it[0].is_ascii_digit());
     for fine in FINE.iter().map(|fine| Call::parse(fine)).filter(with_text) {
         for text in NO_TEXTS {
@@ -86,7 +86,7 @@ fn a_text_that_is_empty_too_long_or_no_utf8_is_refused_in_every_place() {
 
 #[test]
 fn a_call_with_too_many_or_too_few_words_is_refused() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     for fine in FINE {
         let fine = Call::parse(fine);
         let mut more = fine.clone();
@@ -106,7 +106,7 @@ fn a_call_with_too_many_or_too_few_words_is_refused() {
 
 #[test]
 fn zero_units_and_a_window_that_ends_before_it_begins_are_refused() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     for line in [
         "sluice_warm 30001 20001 9900 0 2 1000 2000",
         "sluice_warm 30001 20001 9900 2147483648 2 1000 2000",
@@ -127,7 +127,7 @@ fn zero_units_and_a_window_that_ends_before_it_begins_are_refused() {
 
 #[test]
 fn an_amount_that_no_double_holds_is_refused() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     server.say("sluice_warm 30001 20001 9007199254740991 10 5 1000 253402300799999");
     server.say("sluice_publish 30001");
     refused(&mut server, &Call::parse("sluice_reserve 30001 7 order-1 2"));
@@ -137,7 +137,7 @@ fn an_amount_that_no_double_holds_is_refused() {
 
 #[test]
 fn leading_zeros_name_the_same_user_and_activity() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     server.say("sluice_warm 00030001 20001 9900 10 2 1000 253402300799999");
     server.say("sluice_publish 30001");
     server.say("sluice_reserve 000000030001 000000000007 order-1 1");
@@ -148,7 +148,7 @@ fn leading_zeros_name_the_same_user_and_activity() {
 
 #[test]
 fn request_ids_that_differ_in_a_byte_are_different() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     server.say("sluice_warm 30001 20001 9900 100 100 1000 253402300799999");
     server.say("sluice_publish 30001");
     let ids: [&[u8]; 9] = [
@@ -171,7 +171,7 @@ fn request_ids_that_differ_in_a_byte_are_different() {
 
 #[test]
 fn an_order_prefix_that_is_none_is_refused_before_anything_is_sold_under_it() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     for prefix in ["0", "1000", "01", "x", "-1", ""] {
         server.command(&["HSET", "sluice:meta", "order_prefix", prefix]);
         let warm = "sluice_warm 30001 20001 9900 10 2 1000 253402300799999";
@@ -181,7 +181,7 @@ fn an_order_prefix_that_is_none_is_refused_before_anything_is_sold_under_it() {
 
 #[test]
 fn the_last_ordinal_is_used_and_none_after_it() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     server.command(&["HSET", "sluice:meta", "next_ordinal", "2097151"]);
     let warm = |id: u64| format!("sluice_warm {id} 20001 9900 10 2 1000 253402300799999");
     assert_eq!(server.say(&warm(30_001)), Reply::Integer(1));
@@ -194,7 +194,7 @@ fn the_last_ordinal_is_used_and_none_after_it() {
 
 #[test]
 fn a_private_key_of_another_type_stops_a_call_before_it_writes() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     server.say("sluice_warm 30001 20001 9900 10 2 1000 253402300799999");
     server.say("sluice_publish 30001");
     server.command(&["SET", "sluice:q:30001:7", "foreign"]);
@@ -207,7 +207,7 @@ fn a_private_key_of_another_type_stops_a_call_before_it_writes() {
 
 #[test]
 fn a_full_server_refuses_a_call_whole() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     server.say("sluice_warm 30001 20001 9900 10 2 1000 253402300799999");
     server.say("sluice_publish 30001");
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);

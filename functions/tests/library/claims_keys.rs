@@ -1,9 +1,9 @@
 //! Every compatibility key of the contract: its value, when it ends, when it is deleted. And the
 //! private ones: when they end.
 
-use crate::keys::{HOUR_MS, MINUTE_MS};
-use crate::reply::Reply;
-use crate::server::Server;
+use functions::kit::keys::{HOUR_MS, MINUTE_MS};
+use functions::kit::reply::Reply;
+use functions::kit::valkey::Valkey;
 
 const FIRST: u64 = 4_294_967_297;
 const STOCK: &str = "flashsale:stock:30001";
@@ -14,14 +14,14 @@ const PAUSE: &str = "flashsale:pause:30001";
 
 /// A sale of two units, at most two a user, that lasts an hour.
 struct Sale {
-    server: Server,
+    server: Valkey,
     now_ms: u64,
     end_ms: u64,
 }
 
 impl Sale {
     fn open() -> Self {
-        let mut server = Server::start();
+        let mut server = Valkey::start();
         let now_ms = server.now_ms();
         let end_ms = now_ms + HOUR_MS;
         let mut sale = Self { server, now_ms, end_ms };
@@ -178,7 +178,7 @@ fn private_keys_end_25_hours_after_the_end() {
 
 #[test]
 fn a_give_back_after_the_end_leaves_no_keys_whose_time_is_over() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     let now_ms = server.now_ms();
     let (start_ms, end_ms) = (now_ms - 3 * HOUR_MS, now_ms - 2 * HOUR_MS);
     server.say(&format!("sluice_warm 30001 20001 9900 2 2 {start_ms} {end_ms}"));

@@ -8,12 +8,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::core::ids::OrderPrefix;
 
-use crate::call::Call;
-use crate::history::{self, Random, Shape, Step};
-use crate::keys;
-use crate::oracle::Oracle;
-use crate::reply::Reply;
-use crate::server::Server;
+use functions::kit::call::Call;
+use functions::kit::history::{self, Random, Shape, Step};
+use functions::kit::keys;
+use functions::kit::oracle::Oracle;
+use functions::kit::reply::Reply;
+use functions::kit::valkey::Valkey;
 
 /// In plain `cargo test`.
 const CALLS_DEFAULT: u64 = 20_000;
@@ -66,7 +66,7 @@ type Seen = BTreeMap<String, u64>;
 fn the_library_answers_as_the_engine_and_leaves_the_keys_of_its_state() {
     let number = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
     let calls = number("SLUICE_CALLS").unwrap_or(CALLS_DEFAULT);
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     let mut seen = Seen::new();
     if let Some(seed) = number("SLUICE_SEED") {
         run_one(&mut server, seed, &mut seen);
@@ -75,7 +75,7 @@ fn the_library_answers_as_the_engine_and_leaves_the_keys_of_its_state() {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut seeds = Random(since.as_secs() ^ u64::from(since.subsec_nanos()) << 32);
     while seen.get("calls").copied().unwrap_or_default() < calls {
-        run_one(&mut server, seeds.next(), &mut seen);
+        run_one(&mut server, seeds.draw(), &mut seen);
     }
     println!("{seen:#?}");
     if calls >= CALLS_DEFAULT {
@@ -87,7 +87,7 @@ fn the_library_answers_as_the_engine_and_leaves_the_keys_of_its_state() {
 
 #[test]
 fn a_planted_difference_is_found_and_shrunk_to_the_calls_that_matter() {
-    let mut server = Server::start();
+    let mut server = Valkey::start();
     let planted = functions::LIBRARY.replace("held + quantity > activity.limit", "false");
     assert_ne!(planted, functions::LIBRARY);
     let load = ["FUNCTION", "LOAD", "REPLACE", planted.as_str()];
@@ -103,7 +103,7 @@ fn a_planted_difference_is_found_and_shrunk_to_the_calls_that_matter() {
     assert!((3..=4).contains(&steps.len()), "{steps:?}");
 }
 
-fn run_one(server: &mut Server, seed: u64, seen: &mut Seen) {
+fn run_one(server: &mut Valkey, seed: u64, seen: &mut Seen) {
     let (shape, steps) = history::make(seed);
     let Err(first) = run(server, &shape, &steps, seen) else { return };
     let steps = shrink(server, &shape, steps);
@@ -115,7 +115,7 @@ fn run_one(server: &mut Server, seed: u64, seen: &mut Seen) {
 }
 
 /// Runs a history on both sides; an error tells the calls up to the first difference.
-fn run(server: &mut Server, shape: &Shape, steps: &[Step], seen: &mut Seen) -> Result<(), String> {
+fn run(server: &mut Valkey, shape: &Shape, steps: &[Step], seen: &mut Seen) -> Result<(), String> {
     assert_eq!(server.command(&["FLUSHALL", "SYNC"]), Reply::text("OK"));
     let prefix = shape.order_prefix;
     if prefix != 1 {
@@ -173,20 +173,6 @@ fn note(
     }
 }
 
-/// Takes steps away, many at a time at first, while the rest still fails.
-fn shrink(server: &mut Server, shape: &Shape, mut steps: Vec<Step>) -> Vec<Step> {
-    let mut chunk = steps.len() / 2;
-    while chunk > 0 {
-        let mut at = 0;
-        while at < steps.len() {
-            let mut fewer = steps.clone();
-            fewer.drain(at..(at + chunk).min(steps.len()));
-            match run(server, shape, &fewer, &mut Seen::new()) {
-                Err(_) => steps = fewer,
-                Ok(()) => at += chunk,
-            }
-        }
-        chunk /= 2;
-    }
-    steps
+fn shrink(server: &mut Valkey, shape: &Shape, steps: Vec<Step>) -> Vec<Step> {
+    history::shrink(steps, |fewer| run(server, shape, fewer, &mut Seen::new()).is_err())
 }

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 
 use super::{EXIT_OK, EXIT_USAGE};
 use crate::config::{self, Flags};
-use crate::serve;
+use crate::production::{self, Finding};
+use crate::serve::{self, ServeError};
 
 /// Arguments of `sluice serve`. Each can stand in the configuration file and in the environment
 /// as well; a flag wins.
@@ -21,14 +22,14 @@ pub(crate) struct Args {
     /// The HTTP address; port 0 takes a free one [default: 127.0.0.1:8080].
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// The Redis protocol address (not supported by this version).
+    /// The Redis protocol address; loopback unless resp.users are configured.
     #[arg(long, value_name = "ADDR")]
     resp_listen: Option<String>,
     /// Where orders go: sqlite:PATH or mysql://USER@HOST/DATABASE
     /// [default: sqlite:DATA_DIR/orders.db].
     #[arg(long, value_name = "URL")]
     database: Option<String>,
-    /// The Redis to mirror to (not supported by this version).
+    /// The Redis to mirror to: redis://HOST:PORT/DB or redis+unix://PATH.
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
     /// The older system's database (not supported by this version).
@@ -49,7 +50,7 @@ pub(crate) struct Args {
     /// Start although the file system can't keep what it promises.
     #[arg(long)]
     accept_file_system: bool,
-    /// Honour times given by callers (not supported by this version).
+    /// For tests: decide a call of the Redis port at the time it gives.
     #[arg(long)]
     test_clock: bool,
     /// Write log lines as JSON.
@@ -91,13 +92,15 @@ pub(crate) fn run(args: Args) -> ExitCode {
         return say(&config::render(&loaded.origins));
     }
     if check {
-        return match serve::check(&loaded) {
-            Ok(()) => say("the configuration is good\n"),
-            Err(error) => usage(&error),
-        };
+        let findings = production::findings(&loaded);
+        if findings.is_empty() {
+            return say("the configuration is good\n");
+        }
+        return all(&findings);
     }
     match serve::run(flags, loaded) {
         Ok(()) => ExitCode::from(EXIT_OK),
+        Err(ServeError::Findings(findings)) => all(&findings),
         Err(error) => {
             eprintln!("sluice: {error}");
             ExitCode::from(error.exit_code())
@@ -109,6 +112,12 @@ pub(crate) fn run(args: Args) -> ExitCode {
 fn say(text: &str) -> ExitCode {
     let _ = std::io::stdout().write_all(text.as_bytes());
     ExitCode::from(EXIT_OK)
+}
+
+/// All that speaks against a start, a line each.
+fn all(findings: &[Finding]) -> ExitCode {
+    findings.iter().for_each(|finding| eprintln!("sluice: {finding}"));
+    ExitCode::from(EXIT_USAGE)
 }
 
 fn usage(error: &dyn std::fmt::Display) -> ExitCode {

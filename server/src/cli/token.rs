@@ -12,7 +12,7 @@ use engine::core::limits::ID_MAX;
 
 use crate::config::{ConfigError, secret_for_tokens};
 use crate::duration;
-use crate::identity::{Role, SignError, Tokens};
+use crate::identity::{KeyError, Role, SignError, Tokens, tokens_of};
 
 /// Tokens that one call prints: more would be a slip of the keyboard.
 const COUNT_MAX: u64 = 10_000_000;
@@ -47,6 +47,9 @@ pub(super) enum TokenError {
     /// There is no secret to sign with.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// A key can't be used.
+    #[error(transparent)]
+    Key(Box<KeyError>),
     /// Signing failed.
     #[error(transparent)]
     Sign(#[from] SignError),
@@ -56,6 +59,12 @@ pub(super) enum TokenError {
     /// Standard output failed.
     #[error("the tokens could not be written: {0}")]
     Output(io::Error),
+}
+
+impl From<KeyError> for TokenError {
+    fn from(error: KeyError) -> Self {
+        Self::Key(Box::new(error))
+    }
 }
 
 fn parse_user(text: &str) -> Result<UserId, String> {
@@ -79,7 +88,8 @@ impl Signer {
     /// # Errors
     /// Where there is none, or the configuration can't be read.
     pub(super) fn open(config: Option<&Path>, data_dir: Option<&Path>) -> Result<Self, TokenError> {
-        Ok(Self(Tokens::new(&secret_for_tokens(config, data_dir)?)?))
+        let (loaded, secret) = secret_for_tokens(config, data_dir)?;
+        Ok(Self(tokens_of(&loaded, secret.as_ref())?))
     }
 
     /// A token for user number `user`.

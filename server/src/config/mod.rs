@@ -7,6 +7,7 @@
 //! variables of that shape (`SLUICE_PORT`, `SLUICE_SERVICE_HOST`) beside a service of our name.
 
 mod print;
+mod resp_users;
 mod secret;
 mod settings;
 
@@ -14,9 +15,12 @@ use std::path::PathBuf;
 
 use config::{Config, File, FileFormat, Map, Source, Value, ValueKind};
 
+use crate::limits::RulesError;
+
 pub(crate) use print::render;
-pub(crate) use secret::{Secret, configured_secret, load_secret, secret_for_tokens};
-pub(crate) use settings::{Http, SETTINGS, Settings};
+pub(crate) use resp_users::resp_users;
+pub(crate) use secret::{Secret, configured_secret, load_secret, secret_for_tokens, secret_in};
+pub(crate) use settings::{Http, Login, Resp, SETTINGS, Settings};
 
 /// What keeps a configuration from being used. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +41,9 @@ pub(crate) enum ConfigError {
          not supported by this version"
     )]
     UnsupportedDatabase,
+    /// The limits do not fit together.
+    #[error("configuration: [limits] or [canary]: {0}")]
+    Limits(#[from] RulesError),
     /// No signing secret was given.
     #[error(
         "no token secret: set SLUICE_TOKEN__SECRET or token.secret_file to at least {min} random \
@@ -56,6 +63,12 @@ pub(crate) enum ConfigError {
     /// Two secrets were given.
     #[error("both token.secret and token.secret_file are set: remove one")]
     SecretTwice,
+    /// Users of the Redis port were given twice.
+    #[error("both resp.users and resp.users_file are set: remove one")]
+    UsersTwice,
+    /// The users of the Redis port can't be used.
+    #[error("resp.users: {0}")]
+    Users(#[from] crate::resp::access::UsersError),
     /// A file could not be read or written.
     #[error("{op} {}: {source}", path.display())]
     File { op: &'static str, path: PathBuf, source: std::io::Error },
@@ -247,7 +260,7 @@ mod tests {
 
     #[test]
     fn an_unknown_key_of_the_file_is_refused_at_every_depth() {
-        for text in ["listne = 'x'", "[http]\nconections_max = 1", "[orders]\nsplit = 4"] {
+        for text in ["listne = 'x'", "[http]\nconections_max = 1", "[ordres]\nsplit = 4"] {
             let (_dir, path) = file_with(text);
             let flags = Flags { file: Some(path), values: Vec::new() };
             let error = load_from(&flags, &env_of(&[])).unwrap_err();
@@ -274,25 +287,39 @@ mod tests {
 
     #[test]
     fn what_does_not_exist_yet_is_refused_by_name() {
-        for key in ["resp_listen", "redis", "legacy_database"] {
-            let mut flags = Flags::default();
-            flags.set(key, Some("127.0.0.1:6379".to_owned()));
-            let error = load_from(&flags, &env_of(&[])).unwrap_err().to_string();
-            assert!(error.contains("not supported by this version"), "{error}");
-            assert!(error.contains(key), "{error}");
-        }
+        let mut flags = Flags::default();
+        flags.set("legacy_database", Some("127.0.0.1:6379".to_owned()));
+        let error = load_from(&flags, &env_of(&[])).unwrap_err().to_string();
+        assert!(error.contains("not supported by this version"), "{error}");
+        assert!(error.contains("legacy_database"), "{error}");
         let mut flags = Flags::default();
         flags.set("database", Some("postgres://u:p@127.0.0.1/x".to_owned()));
         let error = load_from(&flags, &env_of(&[])).unwrap_err().to_string();
         assert!(error.contains("not supported by this version") && !error.contains("u:p"));
-        let mut flags = Flags::default();
-        flags.set("test_clock", Some(true));
-        assert!(load_from(&flags, &env_of(&[])).is_err());
+    }
+
+    #[test]
+    fn the_redis_port_leaves_the_machine_only_with_users() {
+        let of = |address: &str, users: Option<&str>| {
+            let mut flags = Flags::default();
+            flags.set("resp_listen", Some(address.to_owned()));
+            flags.set("resp.users", users.map(str::to_owned));
+            load_from(&flags, &env_of(&[])).and_then(|loaded| resp_users(&loaded.settings.resp))
+        };
+        assert!(of("127.0.0.1:6379", None).is_ok() && of("[::1]:6379", None).is_ok());
+        let error = of("0.0.0.0:6379", None).unwrap_err().to_string();
+        assert!(error.contains("resp.users") && error.contains("--resp-listen"), "{error}");
+        let users = format!("shop:buyer:{}", "0123456789abcdef".repeat(4));
+        assert!(of("0.0.0.0:6379", Some(&users)).is_ok());
+        let error = of("0.0.0.0:6379", Some("shop:buyer:hunter2")).unwrap_err().to_string();
+        assert!(error.contains("entry 1") && !error.contains("hunter2"), "{error}");
+        assert!(of("0.0.0.0:6379", Some("")).is_err(), "an empty list names nobody");
     }
 
     #[test]
     fn a_value_outside_its_bounds_is_refused_with_its_origin() {
         for (name, value) in [
+            ("SLUICE_RESP__CONNECTIONS_MAX", "0"),
             ("SLUICE_HTTP__CONNECTIONS_MAX", "0"),
             ("SLUICE_HTTP__HEADER_TIMEOUT", "soon"),
             ("SLUICE_LISTEN", "nowhere"),

@@ -15,7 +15,7 @@ pub(crate) fn render(origins: &[Entry]) -> String {
             None => format!("# {} is unset", entry.key),
             Some(_) if secret => format!("{} = \"<redacted>\" # {}", entry.key, entry.origin),
             // The place is worth knowing, the account's password is not for this output.
-            Some(url) if entry.key == "database" => {
+            Some(url) if matches!(entry.key, "database" | "redis") => {
                 format!("{} = {} # {}", entry.key, toml(&without_secrets(url)), entry.origin)
             }
             Some(value) => format!("{} = {} # {}", entry.key, toml(value), entry.origin),

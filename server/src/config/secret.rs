@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Deserialize;
 
@@ -56,6 +56,11 @@ impl Secret {
         self.0.as_bytes()
     }
 
+    /// The text, for what is no key but as secret.
+    pub(super) fn text(&self) -> &str {
+        &self.0
+    }
+
     /// Refuses a key that does not keep a forger out.
     fn checked(self) -> Result<Self, ConfigError> {
         if self.0.is_empty() {
@@ -97,22 +102,23 @@ pub(crate) fn load_secret(loaded: &Loaded) -> Result<Secret, ConfigError> {
     }
 }
 
-/// The secret that `sluice token` signs with: the configured one, else the one that a demo left
-/// in the data directory.
+/// What `sluice token` signs with: the configuration, and its secret, else the one that a demo
+/// left in the data directory. With a private key there need be none.
 ///
 /// # Errors
 /// As [`load_secret`]; and there is no demo's secret either.
 pub(crate) fn secret_for_tokens(
     file: Option<&Path>,
     data_dir: Option<&Path>,
-) -> Result<Secret, ConfigError> {
+) -> Result<(Loaded, Option<Secret>), ConfigError> {
     let mut flags = Flags { file: file.map(Path::to_path_buf), values: Vec::new() };
     flags.set("data_dir", data_dir.map(|path| path.display().to_string()));
     let loaded = load(&flags)?;
-    if let Some(secret) = configured_secret(&loaded)? {
-        return Ok(secret);
+    let mut secret = configured_secret(&loaded)?;
+    if secret.is_none() && loaded.settings.token.private_key_file.is_none() {
+        secret = Some(read(&loaded.settings.data_dir.join(SECRET_FILE))?.checked()?);
     }
-    read(&loaded.settings.data_dir.join(SECRET_FILE))?.checked()
+    Ok((loaded, secret))
 }
 
 /// The secret that flags, environment or file name, checked.
@@ -127,6 +133,14 @@ pub(crate) fn configured_secret(loaded: &Loaded) -> Result<Option<Secret>, Confi
         (None, Some(path)) => read(path)?.checked().map(Some),
         (None, None) => Ok(None),
     }
+}
+
+/// The secret in the file at `path`, checked.
+///
+/// # Errors
+/// As [`configured_secret`].
+pub(crate) fn secret_in(path: &Path) -> Result<Secret, ConfigError> {
+    read(path)?.checked()
 }
 
 /// The data directory's own secret, made with mode 0600 where it isn't there.
@@ -156,10 +170,10 @@ fn demo_secret(data_dir: &Path) -> Result<Secret, ConfigError> {
     Ok(Secret(secret))
 }
 
-fn read(path: &PathBuf) -> Result<Secret, ConfigError> {
+fn read(path: &Path) -> Result<Secret, ConfigError> {
     let text = fs::read_to_string(path).map_err(|source| ConfigError::File {
         op: "read the token secret from",
-        path: path.clone(),
+        path: path.to_path_buf(),
         source,
     })?;
     Ok(Secret(text.trim_end_matches(['\r', '\n']).to_owned()))
@@ -206,6 +220,6 @@ mod tests {
         assert_eq!(demo_secret(&data_dir).unwrap(), first);
         let mode = fs::metadata(data_dir.join(SECRET_FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert_eq!(secret_for_tokens(None, Some(&data_dir)).unwrap(), first);
+        assert_eq!(secret_for_tokens(None, Some(&data_dir)).unwrap().1, Some(first));
     }
 }

@@ -4,10 +4,18 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use bridge::redis::layouts::Layout;
+use bridge::redis::sink::CALL_RECORDS_MAX;
+use bridge::sql::split::Split;
+use bridge::tail::BATCH_RECORDS_MAX;
 use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+use wal::device::AppendChoice;
 
 use super::{ConfigError, Entry, Secret};
 use crate::duration;
+use crate::limits::address::Proxies;
+use crate::limits::{Limit, Rules};
 
 /// One key.
 pub(crate) struct Setting {
@@ -43,11 +51,24 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("accept_file_system", Some("false")),
     fixed("test_clock", Some("false")),
     fixed("log_json", Some("false")),
+    fixed("mirror.layout", Some("flashsale")),
+    fixed("mirror.call_records_max", Some("128")),
+    fixed("mirror.step_records_max", Some("2000")),
     live("log_level", "info"),
     Setting { key: "token.secret", default: None, secret: true, reloadable: false },
     fixed("token.secret_file", None),
+    fixed("token.algorithm", None),
+    fixed("token.private_key_file", None),
+    fixed("token.kid", None),
+    fixed("token.verify_keys", None),
+    fixed("token.ttl", Some("2h")),
+    fixed("login.per_account", Some("10/1m")),
+    fixed("login.per_ip", Some("off")),
     fixed("format.order_prefix", Some("1")),
     fixed("format.segment_bytes", Some("67108864")),
+    fixed("wal.device", Some("auto")),
+    fixed("orders.split", Some("1")),
+    fixed("orders.require_address", None),
     fixed("http.connections_max", Some("8192")),
     fixed("http.waiters_max", Some("4096")),
     live("http.header_timeout", "5s"),
@@ -55,7 +76,35 @@ pub(crate) const SETTINGS: &[Setting] = &[
     live("http.idle_timeout", "75s"),
     live("http.write_timeout", "10s"),
     live("http.drain_timeout", "10s"),
+    fixed("http.trusted_proxies", Some("")),
+    fixed("http.require_tls", Some("false")),
+    live("http.replays_per_connection", "5000/1s"),
+    live("limits.global", "off"),
+    live("limits.activity", "off"),
+    live("limits.user", "off"),
+    live("limits.user_window", "off"),
+    live("limits.ip", "off"),
+    live("limits.frequency", "off"),
+    live("limits.hot_activities", ""),
+    live("limits.hot_users", ""),
+    live("limits.ramp", "0s"),
+    live("limits.ramp_from_percent", "10"),
+    live("limits.adaptive", "false"),
+    live("limits.admission", "false"),
+    live("limits.admission_lead", "0s"),
+    live("limits.proof_bits", "0"),
+    live("canary.percent", "0"),
+    live("canary.testers", ""),
+    Setting { key: "canary.limits", default: None, secret: false, reloadable: true },
+    fixed("resp.loops", Some("0")),
+    fixed("resp.connections_max", Some("16384")),
+    fixed("resp.write_timeout", Some("10s")),
+    Setting { key: "resp.users", default: None, secret: true, reloadable: false },
+    fixed("resp.users_file", None),
 ];
+
+/// Event loops of the Redis port: each is a thread.
+const RESP_LOOPS_MAX: usize = 256;
 
 /// The configuration of `sluice serve`.
 #[derive(Clone, Debug, Deserialize)]
@@ -67,10 +116,12 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     /// Where `/metrics` is served instead of on `listen`.
     pub(crate) metrics_listen: Option<SocketAddr>,
-    resp_listen: Option<String>,
+    /// The address of the Redis protocol; port 0 takes a free one.
+    pub(crate) resp_listen: Option<SocketAddr>,
     /// `sqlite:<path>` or `mysql://<user>@<host>/<database>`; `None` is `<data_dir>/orders.db`.
     pub(crate) database: Option<String>,
-    redis: Option<String>,
+    /// `redis://<user>:<password>@<host>:<port>/<db>`; no mirror without it.
+    pub(crate) redis: Option<String>,
     legacy_database: Option<String>,
     /// A ready-made sale with shoppers, and a generated secret.
     pub(crate) demo: bool,
@@ -78,7 +129,8 @@ pub(crate) struct Settings {
     pub(crate) accept_clock: bool,
     /// Start although the file system can't keep what it promises.
     pub(crate) accept_file_system: bool,
-    test_clock: bool,
+    /// Honour the times that callers give.
+    pub(crate) test_clock: bool,
     /// Log lines as JSON.
     pub(crate) log_json: bool,
     /// A `tracing` filter: `info`, `warn,bridge=debug`.
@@ -86,10 +138,42 @@ pub(crate) struct Settings {
     /// How tokens are signed.
     #[serde(default)]
     pub(crate) token: Token,
+    /// How Redis is written.
+    pub(crate) mirror: Mirror,
+    /// How often passwords may be tried.
+    pub(crate) login: Login,
+    /// How often everybody may call: fields of [`crate::limits::Limits`], read from
+    /// [`Settings::limits`].
+    limits: Map<String, Value>,
+    /// Who gets other limits, and which.
+    canary: Map<String, Value>,
     /// What is fixed when a data directory is made.
     pub(crate) format: Format,
+    /// How the log is written.
+    pub(crate) wal: Wal,
+    /// How orders are written.
+    pub(crate) orders: Orders,
     /// Bounds of the HTTP listener.
     pub(crate) http: Http,
+    /// Bounds and users of the Redis port.
+    pub(crate) resp: Resp,
+}
+
+/// `[resp]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Resp {
+    /// Event loops; 0 makes one for each core.
+    pub(crate) loops: usize,
+    /// Connections held at once; more are turned away.
+    pub(crate) connections_max: usize,
+    /// Without the client taking a byte of its answers.
+    #[serde(deserialize_with = "duration_text")]
+    pub(crate) write_timeout: Duration,
+    /// Users, each with class and hashed password.
+    pub(crate) users: Option<Secret>,
+    /// The file that holds them.
+    pub(crate) users_file: Option<PathBuf>,
 }
 
 /// `[token]`
@@ -100,6 +184,50 @@ pub(crate) struct Token {
     pub(crate) secret: Option<Secret>,
     /// The file that holds it.
     pub(crate) secret_file: Option<PathBuf>,
+    /// What signs: `HS256` where nobody says.
+    pub(crate) algorithm: Option<String>,
+    /// The key of another algorithm, as PEM.
+    pub(crate) private_key_file: Option<PathBuf>,
+    /// The name of the key that signs.
+    pub(crate) kid: Option<String>,
+    /// Further keys that tokens may be signed under: `name=ALGORITHM:path, ...`.
+    pub(crate) verify_keys: Option<String>,
+    /// How long a login lasts.
+    #[serde(deserialize_with = "duration_text", default = "token_ttl")]
+    pub(crate) ttl: Duration,
+}
+
+/// A login lasts as long as a visit.
+const fn token_ttl() -> Duration {
+    Duration::from_secs(2 * 3600)
+}
+
+/// `[login]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Login {
+    /// Failed tries of one account.
+    pub(crate) per_account: Limit,
+    /// Tries from one address.
+    pub(crate) per_ip: Limit,
+}
+
+/// `[mirror]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Mirror {
+    /// Which keys are written.
+    #[serde(deserialize_with = "layout_name")]
+    pub(crate) layout: Layout,
+    /// Records of one atomic call.
+    pub(crate) call_records_max: usize,
+    /// Records of the calls that go out in one write.
+    pub(crate) step_records_max: usize,
+}
+
+fn layout_name<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Layout, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    crate::mirror::layout(&text).map_err(serde::de::Error::custom)
 }
 
 /// `[format]`
@@ -110,6 +238,47 @@ pub(crate) struct Format {
     pub(crate) order_prefix: u16,
     /// Bytes of a log segment.
     pub(crate) segment_bytes: u64,
+}
+
+/// `[wal]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Wal {
+    /// How its segments are written.
+    pub(crate) device: WalDevice,
+}
+
+/// Ways to write a segment.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum WalDevice {
+    /// Measured at the start: whichever is faster.
+    Auto,
+    /// Past the page cache.
+    Direct,
+    /// Through the page cache, then a sync.
+    Buffered,
+}
+
+impl From<WalDevice> for AppendChoice {
+    fn from(device: WalDevice) -> Self {
+        match device {
+            WalDevice::Auto => Self::Auto,
+            WalDevice::Direct => Self::Direct,
+            WalDevice::Buffered => Self::Buffered,
+        }
+    }
+}
+
+/// `[orders]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Orders {
+    /// Over how many tables they are spread; fixed by the first order.
+    pub(crate) split: u16,
+    /// Whether a purchase over HTTP becomes an order only where its buyer has a default address;
+    /// `None`: outside a demo.
+    pub(crate) require_address: Option<bool>,
 }
 
 /// `[http]`
@@ -135,6 +304,26 @@ pub(crate) struct Http {
     pub(crate) drain_timeout: Duration,
     /// Queries that wait for their order at once; more are answered at once.
     pub(crate) waiters_max: usize,
+    /// Whose `X-Forwarded-For` counts.
+    #[serde(deserialize_with = "proxies_text")]
+    pub(crate) trusted_proxies: Proxies,
+    /// Refuse what did not come over TLS, by the word of a trusted proxy.
+    pub(crate) require_tls: bool,
+    /// Repeats of known request ids that one connection may ask for.
+    pub(crate) replays_per_connection: Limit,
+}
+
+impl Settings {
+    /// The document of limits in the file, as operators' overrides are laid over it.
+    pub(crate) fn limits(&self) -> Value {
+        let mut document = self.limits.clone();
+        document.insert("canary".to_owned(), Value::Object(self.canary.clone()));
+        Value::Object(document)
+    }
+}
+
+fn proxies_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Proxies, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
 }
 
 fn duration_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
@@ -150,12 +339,7 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
         let entry = origins.iter().find(|entry| entry.key == key);
         entry.map_or_else(String::new, |entry| entry.origin.clone())
     };
-    let given = [
-        ("resp_listen", settings.resp_listen.is_some()),
-        ("redis", settings.redis.is_some()),
-        ("legacy_database", settings.legacy_database.is_some()),
-        ("test_clock", settings.test_clock),
-    ];
+    let given = [("legacy_database", settings.legacy_database.is_some())];
     if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
         return Err(ConfigError::Unsupported { key, origin: origin(key) });
     }
@@ -164,10 +348,32 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
     if settings.database.as_ref().is_some_and(|url| !known(url)) {
         return Err(ConfigError::UnsupportedDatabase);
     }
+    Rules::of(&settings.limits(), &Value::Null)?;
     let segment_bytes = settings.format.segment_bytes;
-    let bounds: [(&'static str, bool, &'static str); 4] = [
+    let mirror = &settings.mirror;
+    let is_loopback = settings.resp_listen.is_none_or(|address| address.ip().is_loopback());
+    let has_users = settings.resp.users.is_some() || settings.resp.users_file.is_some();
+    let bounds: [(&'static str, bool, &'static str); 10] = [
+        ("orders.split", Split::new(settings.orders.split).is_some(), "must be 1 to 64"),
+        (
+            "resp_listen",
+            is_loopback || has_users,
+            "must be a loopback address unless resp.users or resp.users_file says who may call",
+        ),
+        ("resp.connections_max", settings.resp.connections_max > 0, "must be at least 1"),
+        ("resp.loops", settings.resp.loops <= RESP_LOOPS_MAX, "must be at most 256"),
         ("http.connections_max", settings.http.connections_max > 0, "must be at least 1"),
         ("http.waiters_max", settings.http.waiters_max > 0, "must be at least 1"),
+        (
+            "mirror.call_records_max",
+            (1..=CALL_RECORDS_MAX).contains(&mirror.call_records_max),
+            "must be 1 to 128: a call blocks Redis",
+        ),
+        (
+            "mirror.step_records_max",
+            (1..=BATCH_RECORDS_MAX).contains(&mirror.step_records_max),
+            "must be 1 to 2000",
+        ),
         (
             "format.order_prefix",
             (1..=999).contains(&settings.format.order_prefix),

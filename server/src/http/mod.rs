@@ -1,9 +1,13 @@
 //! The HTTP surface: which path and method leads to which room, and what every answer carries.
 
+mod addresses;
 mod admin;
+mod admission;
+mod auth;
 mod catalogue;
 mod health;
 mod input;
+mod order_list;
 mod orders;
 pub(crate) mod problem;
 mod purchase;
@@ -18,23 +22,29 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::{get, post, put};
 use serde::Serialize;
 
 use crate::app::Shared;
+use input::require_tls;
 use problem::{Code, Problem};
 use request_id::{RequestId, TRACEPARENT, X_REQUEST_ID, continued};
 
 /// The API, with health and, unless they have an address of their own, metrics.
 pub(crate) fn router(shared: &Arc<Shared>, with_metrics: bool) -> Router {
     let mut router = Router::new()
+        .route("/api/auth/login", post(auth::login))
+        .route("/api/auth/logout", post(auth::logout))
         .route("/api/flashsales", get(catalogue::list))
         .route("/api/flashsales/{id}", get(catalogue::detail))
         .route("/api/flashsales/{id}/purchase", post(purchase::purchase))
+        .route("/api/flashsales/{id}/admission", post(admission::admission))
         .route("/api/flashsales/purchases/{id}", get(purchases::query))
-        .route("/api/orders", get(orders::list))
+        .route("/api/orders", get(order_list::list))
         .route("/api/orders/{order_no}", get(orders::detail))
         .route("/api/orders/{order_no}/cancel", post(orders::cancel))
+        .route("/api/addresses", get(addresses::list))
+        .route("/api/addresses/default", put(addresses::set_default))
         .merge(admin::routes())
         .merge(health::routes());
     if with_metrics {
@@ -68,7 +78,10 @@ async fn envelope(
     let trace = continued(request.headers());
     let id_header = id.header();
     request.extensions_mut().insert(id);
-    let mut response = next.run(request).await;
+    let mut response = match secure(&shared, path.as_ref(), &request) {
+        Ok(()) => next.run(request).await,
+        Err(code) => Problem::from(code).into_response(),
+    };
     let headers = response.headers_mut();
     headers.insert(X_REQUEST_ID, id_header);
     if let Some(trace) = trace {
@@ -76,6 +89,15 @@ async fn envelope(
     }
     shared.metrics.request(path.as_ref().map(MatchedPath::as_str), response.status());
     response
+}
+
+/// Refuses an API call that did not come over TLS, where that is asked for. Probes of the machine
+/// itself do not.
+fn secure(shared: &Shared, path: Option<&MatchedPath>, request: &Request) -> Result<(), Code> {
+    if !path.is_some_and(|path| path.as_str().starts_with("/api/")) {
+        return Ok(());
+    }
+    require_tls(shared, request.headers(), request.extensions().get())
 }
 
 /// `body` as JSON.
@@ -108,9 +130,9 @@ mod tests {
 
     #[test]
     fn before_recovery_is_done_everything_but_liveness_and_metrics_says_so() {
-        let http = load(&Flags::default()).unwrap().settings.http;
-        let (_sender, receiver) = watch::channel(Arc::new(http));
-        let shared = Arc::new(Shared::new(receiver));
+        let settings = load(&Flags::default()).unwrap().settings;
+        let (_sender, receiver) = watch::channel(Arc::new(settings.http.clone()));
+        let shared = Arc::new(Shared::new(&settings, receiver).unwrap());
         let recovering = (503, "recovering".to_owned());
         assert_eq!(status_and_code(&shared, "/readyz"), recovering);
         assert_eq!(status_and_code(&shared, "/api/flashsales"), recovering);

@@ -1,18 +1,18 @@
-//! Orders as their owner sees them. They come from SQL; one that is not there yet, or while SQL
-//! does not answer, comes from the engine, which knows everything but the address.
+//! Orders as their owner sees them. They come from SQL; those that are not there yet, or while SQL
+//! does not answer, come from the engine, which knows everything but the address.
 
 use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::accounts::Address;
-use bridge::sql::queries::{Order, OrderStatus, Page};
+use bridge::sql::queries::{Order, OrderStatus};
 use engine::core::event::{Actor, RestoreReason, Status};
 use engine::core::ids::ReservationId;
 use engine::{PublicStatus, ReservationView};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use super::input::{Params, Segment};
+use super::input::Segment;
 use super::json;
 use super::problem::{Code, Problem};
 use super::purchases::owned;
@@ -21,26 +21,9 @@ use crate::app::{App, Shared};
 use crate::identity::Caller;
 use crate::time::Instant;
 
-/// Orders of a page.
-const PAGE_SIZE: u32 = 20;
-
-/// `?status=&page=`, from 1.
-#[derive(Deserialize)]
-pub(super) struct Wanted {
-    status: Option<String>,
-    page: Option<u32>,
-}
-
+/// An order, from SQL or about to be there.
 #[derive(Serialize)]
-struct ListJson<'a> {
-    total: u64,
-    page: u32,
-    page_size: u32,
-    items: Vec<OrderJson<'a>>,
-}
-
-#[derive(Serialize)]
-struct OrderJson<'a> {
+pub(super) struct OrderJson<'a> {
     order_no: &'a str,
     pre_deduction_id: u64,
     activity_id: u64,
@@ -121,7 +104,7 @@ impl<'a> From<&'a Order> for OrderJson<'a> {
 
 impl<'a> OrderJson<'a> {
     /// The order that `view` is about to become.
-    fn pending(view: &'a ReservationView, title: Option<&'a str>) -> Self {
+    pub(super) fn pending(view: &'a ReservationView, title: Option<&'a str>) -> Self {
         let reservation = &view.reservation;
         let amount = reservation.price.saturating_mul(u64::from(reservation.quantity));
         let status = pending_status(reservation.status);
@@ -152,43 +135,13 @@ impl<'a> OrderJson<'a> {
 }
 
 /// What SQL will call an order whose reservation is at `status`.
-fn pending_status(status: Status) -> OrderStatus {
+pub(super) fn pending_status(status: Status) -> OrderStatus {
     match status {
         Status::Reserved => OrderStatus::PendingPayment,
         Status::Confirmed => OrderStatus::Paid,
         Status::RolledBack(RestoreReason::Timeout) => OrderStatus::Timeout,
         Status::RolledBack(_) => OrderStatus::Cancelled,
     }
-}
-
-/// `GET /api/orders`: the caller's, newest first.
-pub(super) async fn list(
-    State(shared): State<Arc<Shared>>,
-    caller: Caller,
-    Params(wanted): Params<Wanted>,
-) -> Result<Response, Problem> {
-    let status = match &wanted.status {
-        None => None,
-        Some(name) => Some(
-            OrderStatus::from_name(name)
-                .ok_or_else(|| Problem::invalid("status is no status of an order"))?,
-        ),
-    };
-    let number = wanted.page.unwrap_or(1);
-    if number == 0 {
-        return Err(Problem::invalid("page starts at 1"));
-    }
-    let app = shared.app()?;
-    let page = Page { number, size: PAGE_SIZE };
-    let found = app.orders.queries.orders_of(caller.user, status, page).await;
-    let found = found.map_err(|_| Code::DatabaseUnavailable)?;
-    json(&ListJson {
-        total: found.total,
-        page: number,
-        page_size: PAGE_SIZE,
-        items: found.orders.iter().map(OrderJson::from).collect(),
-    })
-    .map(IntoResponse::into_response)
 }
 
 /// `GET /api/orders/{order_no}`
@@ -198,10 +151,20 @@ pub(super) async fn detail(
     Segment(order_no): Segment,
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
-    let view = owned_order(app, &order_no, caller).await?;
+    let row = app.orders.breaker.call(app.orders.queries.order(caller.user, &order_no));
+    let view = match owned_order(app, &order_no, caller).await {
+        Ok(view) => view,
+        Err(problem) if problem.code == Code::OrderNotFound => {
+            // Its activity may have left memory: SQL remembers.
+            let row = row.await.map_err(|_| Code::DatabaseUnavailable)?;
+            let row = row.ok_or(Code::OrderNotFound)?;
+            return json(&OrderJson::from(&row)).map(IntoResponse::into_response);
+        }
+        Err(problem) => return Err(problem),
+    };
     // SQL is behind the engine, never ahead: a row that does not show the latest change yet would
     // contradict what its owner was just told.
-    let row = match (view.status, app.orders.queries.order(&order_no).await) {
+    let row = match (view.status, row.await) {
         (PublicStatus::Ordered, Ok(row)) => row,
         (PublicStatus::RolledBack(_), Ok(row)) => row,
         (PublicStatus::PendingOrder, _) | (_, Err(_)) => None,

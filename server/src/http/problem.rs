@@ -8,13 +8,14 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use engine::core::command::Refusal;
 use engine::{Busy, LogUnavailable};
 
 use crate::identity::Unauthenticated;
+use crate::limits::Limited;
 
 macro_rules! problems {
     ($($variant:ident $status:literal $code:literal $title:literal $retry:expr;)*) => {
@@ -53,10 +54,15 @@ problems! {
     InvalidRequest 400 "invalid_request" "The request is not valid" None;
     Unauthenticated 401 "unauthenticated" "A valid bearer token is needed" None;
     Forbidden 403 "forbidden" "The caller's role does not allow this" None;
+    Blacklisted 403 "blacklisted" "The caller may not buy" None;
+    AdmissionRequired 403 "admission_required" "A good admission token is needed" None;
+    TlsRequired 403 "tls_required" "The request did not come over TLS" None;
     NotFound 404 "not_found" "There is nothing at this path" None;
     ActivityNotFound 404 "activity_not_found" "There is no such activity" None;
     PurchaseNotFound 404 "purchase_not_found" "The caller has no such purchase" None;
     OrderNotFound 404 "order_not_found" "The caller has no such order" None;
+    RefundNotFound 404 "refund_not_found" "There is no such refund" None;
+    DeadLetterNotFound 404 "dead_letter_not_found" "There is no such dead letter" None;
     MethodNotAllowed 405 "method_not_allowed" "The path does not take this method" None;
     RequestTimeout 408 "request_timeout" "The body did not arrive in time" None;
     NotStarted 409 "not_started" "The sale has not started" None;
@@ -73,13 +79,23 @@ problems! {
         "Only the title and a lower stock may change now" None;
     StockBelowReserved 409 "stock_below_reserved"
         "The stock would fall below what is reserved or sold" None;
+    PaymentInProgress 409 "payment_in_progress" "Another payment of the order is open" None;
+    TooManyPayments 409 "too_many_payments" "The order can have no more payments" None;
+    NotPaid 409 "not_paid" "The order is not paid" None;
+    RefundInProgress 409 "refund_in_progress" "Another refund of the order is open" None;
+    AlreadyRefunded 409 "already_refunded" "The order was refunded" None;
+    RefundNotOpen 409 "refund_not_open" "The refund was refused by the provider" None;
+    TooManyControls 409 "too_many_controls" "There is no room for another entry" None;
     TooManyOperations 409 "too_many_operations"
         "The activity remembers no more stock operations" None;
+    SkuOnSale 409 "sku_on_sale"
+        "Another activity sells this SKU, and its readers in Redis allow one" None;
     Conflict 409 "conflict" "Something of this name exists with other content" None;
     VersionMismatch 412 "version_mismatch" "The activity has changed since it was read" None;
     PayloadTooLarge 413 "payload_too_large" "The body is too large" None;
     UnsupportedMediaType 415 "unsupported_media_type" "The body is of another media type" None;
     RequestIdReused 422 "request_id_reused" "The request id was used for something else" None;
+    RateLimited 429 "rate_limited" "Too many requests; nothing was reserved" Some("1");
     Internal 500 "internal" "The server made a mistake" None;
     Recovering 503 "recovering" "The server is starting" Some("1");
     Draining 503 "draining" "The server is stopping" Some("5");
@@ -97,12 +113,19 @@ pub(crate) struct Problem {
     pub(crate) code: Code,
     /// What about this one request, where there is more to say.
     pub(crate) detail: Option<Cow<'static, str>>,
+    /// The limit that refused it.
+    pub(crate) limited: Option<Limited>,
 }
 
 impl Problem {
     /// `code`, with what is wrong in particular.
     pub(crate) fn with(code: Code, detail: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, detail: Some(detail.into()) }
+        Self { code, detail: Some(detail.into()), limited: None }
+    }
+
+    /// 429 `rate_limited`, with the limit that refused.
+    pub(crate) fn limited(limited: Limited) -> Self {
+        Self { code: Code::RateLimited, detail: None, limited: Some(limited) }
     }
 
     /// 400 `invalid_request`, with what is wrong in particular.
@@ -113,7 +136,7 @@ impl Problem {
 
 impl From<Code> for Problem {
     fn from(code: Code) -> Self {
-        Self { code, detail: None }
+        Self { code, detail: None, limited: None }
     }
 }
 
@@ -124,6 +147,7 @@ impl From<Refusal> for Problem {
             Refusal::UnknownActivity => Code::ActivityNotFound.into(),
             Refusal::ActivityExists => Code::ActivityExists.into(),
             Refusal::OrdinalsExhausted => Code::OrdinalsExhausted.into(),
+            Refusal::SkuOnSale => Code::SkuOnSale.into(),
             Refusal::Paused => Code::Paused.into(),
             Refusal::OffSale => Code::OffSale.into(),
             Refusal::NotStarted => Code::NotStarted.into(),
@@ -141,6 +165,18 @@ impl From<Refusal> for Problem {
             Refusal::AlreadyPaid => Code::AlreadyPaid.into(),
             Refusal::PaidByAnother => Code::PaidByAnother.into(),
             Refusal::RolledBack => Code::AlreadyRolledBack.into(),
+            Refusal::PaymentInProgress => Code::PaymentInProgress.into(),
+            Refusal::TooManyPayments => Code::TooManyPayments.into(),
+            Refusal::TooManyCallbacks => Code::Overloaded.into(),
+            Refusal::NotPaid => Code::NotPaid.into(),
+            Refusal::RefundInProgress => Code::RefundInProgress.into(),
+            Refusal::AlreadyRefunded => Code::AlreadyRefunded.into(),
+            Refusal::UnknownRefund => Code::RefundNotFound.into(),
+            Refusal::RefundNotOpen => Code::RefundNotOpen.into(),
+            Refusal::TooManyControls => Code::TooManyControls.into(),
+            Refusal::NoDeadLetter => Code::DeadLetterNotFound.into(),
+            // What only SQL knows can't be had without it.
+            Refusal::Archived => Code::DatabaseUnavailable.into(),
         }
     }
 }
@@ -182,6 +218,25 @@ fn render(code: Code, detail: Option<&str>) -> Bytes {
 static RENDERED: LazyLock<Vec<Bytes>> =
     LazyLock::new(|| Code::ALL.iter().map(|code| render(*code, None)).collect());
 
+const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
+/// Which limit it was and when to come back: whole seconds, rounded up, so that nobody who obeys
+/// comes too early.
+fn say_limit(headers: &mut HeaderMap, Limited { scope, rate, wait_ns }: Limited) {
+    let wait = wait_ns.div_ceil(1_000_000_000).max(1);
+    let window = rate.period_ms.div_ceil(1000).max(1);
+    headers.insert(header::RETRY_AFTER, HeaderValue::from(wait));
+    for (name, value) in [
+        (RATE_LIMIT_POLICY, format!("\"{scope}\";q={};w={window}", rate.count)),
+        (RATE_LIMIT, format!("\"{scope}\";r=0;t={wait}")),
+    ] {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            headers.insert(name, value);
+        }
+    }
+}
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let body = match (&self.detail, RENDERED.get(self.code as usize)) {
@@ -193,6 +248,9 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.code.retry_after() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
+        }
+        if let Some(limited) = self.limited {
+            say_limit(headers, limited);
         }
         if self.code == Code::Unauthenticated {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -224,11 +282,26 @@ mod tests {
     }
 
     #[test]
-    fn every_503_says_when_to_come_back() {
+    fn every_429_and_503_says_when_to_come_back() {
         for code in Code::ALL {
             let response = Problem::from(*code).into_response();
-            let unavailable = response.status() == StatusCode::SERVICE_UNAVAILABLE;
-            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), unavailable);
+            let later = [StatusCode::SERVICE_UNAVAILABLE, StatusCode::TOO_MANY_REQUESTS];
+            let later = later.contains(&response.status());
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), later);
+        }
+    }
+
+    #[test]
+    fn a_limit_names_itself_and_the_second_from_which_it_passes_again() {
+        let rate = "5/10s".parse().unwrap();
+        let limited = Limited { scope: "user", rate, wait_ns: 1_000_000_001 };
+        let response = Problem::limited(limited).into_response();
+        for (name, value) in [
+            ("retry-after", "2"),
+            ("ratelimit", "\"user\";r=0;t=2"),
+            ("ratelimit-policy", "\"user\";q=5;w=10"),
+        ] {
+            assert_eq!(response.headers()[name], value);
         }
     }
 

@@ -1,25 +1,29 @@
 //! `POST /api/flashsales/{id}/purchase`: the one request that a sale is made of.
 //!
-//! The order of checks is the contract's: who is calling, is it a purchase at all, is it one we
-//! know (a replay), and then, in one decision under the activity's lock, everything about the
-//! activity and its stock. The look-up of a known request id and the decision are the same call
-//! here, since nothing stands between them yet; limits will, and then ask `find_request` first.
+//! The order of checks is the contract's: who is calling, is it a purchase at all, may this caller
+//! buy, is it one we know (a replay), is everything stopped, may it be called so often, and then,
+//! in one decision under the activity's lock, everything about the activity and its stock. Where
+//! nothing stands between the look-up of a known request id and the decision, the two are one call.
 
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use engine::core::command::Refusal;
 use engine::core::event::Front;
 use engine::core::limits::REQUEST_ID_BYTES_MAX;
+use engine::{Purchase, Refused};
 use serde::Deserialize;
 
 use super::input::{
-    BODY_BYTES_MAX, IdempotencyKey, Segment, Units, parse_object, present, read_body, require_json,
+    BODY_BYTES_MAX, Client, IdempotencyKey, Segment, Units, parse_object, present, read_body,
+    require_json,
 };
-use super::problem::Problem;
+use super::problem::{Code, Problem};
 use super::views::AcceptedJson;
 use crate::app::Shared;
+use crate::gate::{Buyer, Reason};
 use crate::identity::Caller;
 use crate::metrics::PurchaseOutcome;
 
@@ -34,15 +38,22 @@ struct PurchaseBody {
     quantity: Option<Units>,
 }
 
+/// What came of it.
+type Bought = Result<(PurchaseOutcome, Response), Problem>;
+
 /// Reserves units for the caller. The answer is sent once the reservation is on disk.
 pub(super) async fn purchase(
     State(shared): State<Arc<Shared>>,
     caller: Caller,
+    client: Client,
     segment: Segment,
     key: IdempotencyKey,
     request: Request,
 ) -> Response {
-    let outcome = reserve(&shared, caller, &segment, key, request).await;
+    let outcome = match read(&shared, key, request).await {
+        Ok(wanted) => buy(&shared, caller, &client, &segment, &wanted).await,
+        Err(problem) => Err(problem),
+    };
     let (kind, response) = match outcome {
         Ok((PurchaseOutcome::Replayed, mut response)) => {
             response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
@@ -52,27 +63,75 @@ pub(super) async fn purchase(
         Err(problem) => (PurchaseOutcome::Refused(problem.code), problem.into_response()),
     };
     shared.metrics.purchase(kind);
+    shared.gate.counts.purchase(shared.gate.arm(caller, client.arm), kind);
     response
 }
 
-async fn reserve(
+async fn buy(
     shared: &Shared,
     caller: Caller,
+    client: &Client,
     segment: &Segment,
-    key: IdempotencyKey,
-    request: Request,
-) -> Result<(PurchaseOutcome, Response), Problem> {
-    let (request_id, quantity) = read(shared, key, request).await?;
-    let app = shared.app()?;
-    let pending =
-        app.engine.reserve(segment.activity()?, caller.user, &request_id, quantity, Front::Http)?;
-    let purchase = pending.durable().await?.map_err(|refused| Problem::from(refused.refusal))?;
+    wanted: &Wanted,
+) -> Bought {
+    let (app, gate) = (shared.app()?, &shared.gate);
+    let now_ms = app.engine.now_ms();
+    let device = client.device.as_deref();
+    gate.refuse_listed(Some(caller.user), client.ip, device, now_ms)?;
+    if !app.engine.is_stopped() && gate.is_open() {
+        let decided = app.engine.reserve(
+            segment.activity()?,
+            caller.user,
+            &wanted.request_id,
+            wanted.quantity,
+            Front::Http,
+        )?;
+        return told(shared, client, decided.durable().await?);
+    }
+    let activity = segment.activity();
+    let named = activity.as_ref().ok().copied();
+    if let Some(named) = named
+        && let Some(known) =
+            app.engine.find_request(named, caller.user, &wanted.request_id, wanted.quantity)?
+    {
+        return told(shared, client, known.durable().await?);
+    }
+    if app.engine.is_stopped() {
+        gate.counts.refused(Reason::Stopped, Some(caller.user), client.ip);
+        return Err(Code::Paused.into());
+    }
+    let buyer = Buyer {
+        caller,
+        ip: client.ip,
+        wanted_arm: client.arm,
+        admission: client.admission.as_deref(),
+    };
+    let admitted = gate.admit(buyer, named, now_ms)?;
+    let (request_id, quantity) = (wanted.request_id.as_str(), wanted.quantity);
+    let decided = app.engine.reserve(activity?, caller.user, request_id, quantity, Front::Http);
+    let decided = decided.inspect_err(|_| gate.not_bought(admitted))?;
+    told(shared, client, decided.durable().await?)
+}
+
+/// The answer of a decision that is durable.
+fn told(shared: &Shared, client: &Client, decided: Result<Purchase, Refused>) -> Bought {
+    let reused = |refused: &Refused| refused.refusal == Refusal::RequestIdReused;
+    if decided.as_ref().map_or_else(reused, |purchase| purchase.replayed) {
+        shared.gate.repeated(&client.peer, shared.http().replays_per_connection.0)?;
+    }
+    let purchase = decided.map_err(|refused| Problem::from(refused.refusal))?;
     let body = serde_json::to_vec(&AcceptedJson::from(&purchase.reservation));
-    let body = body.map_err(|_| super::problem::Code::Internal)?;
+    let body = body.map_err(|_| Code::Internal)?;
     let kind =
         if purchase.replayed { PurchaseOutcome::Replayed } else { PurchaseOutcome::Accepted };
     let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
     Ok((kind, (StatusCode::ACCEPTED, json, body).into_response()))
+}
+
+/// A purchase of the right shape.
+struct Wanted {
+    request_id: String,
+    quantity: u32,
 }
 
 /// The shape of a purchase: its request id, from body or header, and its quantity.
@@ -80,7 +139,7 @@ async fn read(
     shared: &Shared,
     IdempotencyKey(key): IdempotencyKey,
     request: Request,
-) -> Result<(String, u32), Problem> {
+) -> Result<Wanted, Problem> {
     require_json(request.headers())?;
     let bytes = read_body(request, shared, BODY_BYTES_MAX).await?;
     // With the id in the header and one unit wanted there is nothing left to say in a body.
@@ -92,5 +151,5 @@ async fn read(
     if !(1..=REQUEST_ID_BYTES_MAX).contains(&request_id.len()) {
         return Err(Problem::invalid("client_request_id must have 1 to 64 bytes"));
     }
-    Ok((request_id, body.quantity.map_or(1, |units| units.0)))
+    Ok(Wanted { request_id, quantity: body.quantity.map_or(1, |units| units.0) })
 }

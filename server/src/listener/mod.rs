@@ -6,6 +6,7 @@
 //! loop instead of ending it.
 
 mod guard;
+mod peer;
 
 use std::convert::Infallible;
 use std::io;
@@ -31,6 +32,8 @@ use tower::Service as _;
 
 use crate::config::Http;
 use guard::{Guard, Patience, Phase};
+
+pub(crate) use peer::Peer;
 
 /// Connections that the kernel holds for us between two accepts: a rush is thousands at once.
 const BACKLOG: i32 = 4096;
@@ -126,7 +129,7 @@ impl Listener {
                 () = self.stop.cancelled() => break,
             };
             match accepted {
-                Ok((stream, _)) => self.admit(stream),
+                Ok((stream, address)) => self.admit(stream, Peer::new(address)),
                 // A client that was gone before we came leaves an error that says nothing of us.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -141,11 +144,11 @@ impl Listener {
         }
     }
 
-    fn admit(&self, stream: TcpStream) {
+    fn admit(&self, stream: TcpStream, peer: Peer) {
         match Arc::clone(&self.places).try_acquire_owned() {
             Ok(place) => {
                 self.counts.accepted.fetch_add(1, Ordering::Relaxed);
-                self.serve(stream, place);
+                self.serve(stream, peer, place);
             }
             Err(_) => {
                 self.counts.turned_away.fetch_add(1, Ordering::Relaxed);
@@ -156,7 +159,7 @@ impl Listener {
         }
     }
 
-    fn serve(&self, stream: TcpStream, place: OwnedSemaphorePermit) {
+    fn serve(&self, stream: TcpStream, peer: Peer, place: OwnedSemaphorePermit) {
         let http = Arc::clone(&self.settings.borrow());
         let (router, stop) = (self.router.clone(), self.stop.clone());
         let open = OpenConnection::new(Arc::clone(&self.counts), place);
@@ -172,8 +175,9 @@ impl Listener {
                 write: http.write_timeout,
             };
             let socket = TokioIo::new(Guard::new(stream, phase.clone(), patience));
-            let service = service_fn(|request: Request<Incoming>| {
+            let service = service_fn(|mut request: Request<Incoming>| {
                 phase.busy();
+                request.extensions_mut().insert(peer.clone());
                 let answer = router.clone().call(request.map(Body::new));
                 let phase = phase.clone();
                 async move {

@@ -44,24 +44,37 @@ impl Collector for Scrape {
         build_info(out)?;
         requests(out, &self.0)?;
         connections(out, &self.0)?;
+        super::gate::gate(out, &self.0)?;
         let app = self.0.app().ok();
         gauge(out, "ready", "1 where purchases are decided.", u64::from(self.0.ready().is_ok()))?;
         match app {
             Some(app) => {
+                super::gate::switches(out, app)?;
                 log(out, app)?;
-                bridge(out, app)
+                bridge(out, app)?;
+                app.mirror.as_ref().map_or(Ok(()), |mirror| super::mirror::encode(out, mirror))
             }
             None => Ok(()),
         }
     }
 }
 
-fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+pub(super) fn gauge(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
     let value = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
     value.encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
 
-fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+pub(super) fn counter(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: u64,
+) -> fmt::Result {
     let value = ConstCounter::new(value);
     value.encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
 }
@@ -90,13 +103,15 @@ fn requests(out: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
 }
 
 fn connections(out: &mut DescriptorEncoder<'_>, shared: &Shared) -> fmt::Result {
-    let counts = &shared.connections;
-    let get = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
-    gauge(out, "http_connections", "Open connections.", get(&counts.open))?;
-    let accepted = get(&counts.accepted);
-    counter(out, "http_connections_accepted", "Connections served.", accepted)?;
-    let turned_away = get(&counts.turned_away);
-    counter(out, "http_connections_turned_away", "Connections beyond the bound.", turned_away)
+    let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+    for (port, counts) in [("http", &shared.connections), ("resp", &shared.resp_connections)] {
+        let name = |what: &str| format!("{port}_connections{what}");
+        gauge(out, &name(""), "Open connections.", get(&counts.open))?;
+        counter(out, &name("_accepted"), "Connections served.", get(&counts.accepted))?;
+        let turned_away = get(&counts.turned_away);
+        counter(out, &name("_turned_away"), "Connections beyond the bound.", turned_away)?;
+    }
+    Ok(())
 }
 
 fn log(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {

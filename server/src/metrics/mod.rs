@@ -1,7 +1,9 @@
 //! What is counted. The hot path adds to atomics with relaxed ordering; everything else happens
-//! when somebody asks, in [`export`].
+//! when somebody asks, in [`export`] and [`gate`].
 
 mod export;
+mod gate;
+mod mirror;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -15,13 +17,18 @@ pub(crate) use export::render;
 
 /// The routes that are told apart; the router has no others.
 const ROUTES: &[&str] = &[
+    "/api/auth/login",
+    "/api/auth/logout",
     "/api/flashsales",
     "/api/flashsales/{id}",
     "/api/flashsales/{id}/purchase",
+    "/api/flashsales/{id}/admission",
     "/api/flashsales/purchases/{id}",
     "/api/orders",
     "/api/orders/{order_no}",
     "/api/orders/{order_no}/cancel",
+    "/api/addresses",
+    "/api/addresses/default",
     "/api/admin/flashsales",
     "/api/admin/flashsales/{id}",
     "/api/admin/flashsales/{id}/publish",
@@ -32,8 +39,19 @@ const ROUTES: &[&str] = &[
     "/api/admin/flashsales/{id}/restock",
     "/api/admin/flashsales/{id}/decrease",
     "/api/admin/reservations/{id}/release",
+    "/api/admin/dead-letters",
+    "/api/admin/dead-letters/{id}/retry",
+    "/api/admin/dead-letters/{id}/rollback",
     "/api/admin/skus",
     "/api/admin/users",
+    "/api/admin/users/{id}/password",
+    "/api/admin/users/{id}/disable",
+    "/api/admin/users/{id}/enable",
+    "/api/admin/blacklist",
+    "/api/admin/limits",
+    "/api/admin/canary",
+    "/api/admin/stop",
+    "/api/admin/start",
     "/healthz",
     "/readyz",
     "/metrics",
@@ -44,8 +62,10 @@ const ROUTES: &[&str] = &[
 const UNMATCHED: &str = "unmatched";
 
 /// The statuses that are told apart; the last takes the rest.
-const STATUSES: &[u16] =
-    &[200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 422, 500, 503, 507, 0];
+const STATUSES: &[u16] = &[
+    200, 201, 202, 204, 400, 401, 403, 404, 405, 408, 409, 412, 413, 415, 422, 429, 500, 503, 507,
+    0,
+];
 
 static ROUTE_INDEX: LazyLock<HashMap<&'static str, usize>> =
     LazyLock::new(|| ROUTES.iter().enumerate().map(|(index, route)| (*route, index)).collect());
@@ -145,6 +165,8 @@ const PURCHASE_OUTCOMES: &[&str] = &[
     "ended",
     "off_sale",
     "paused",
+    "blacklisted",
+    "rate_limited",
     "overloaded",
     "log_unavailable",
 ];

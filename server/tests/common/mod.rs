@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub(crate) mod resp;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -28,6 +30,8 @@ pub(crate) struct Server {
     child: Child,
     /// Where it listens.
     pub(crate) address: SocketAddr,
+    /// Where it speaks the Redis protocol, if it does.
+    pub(crate) resp: Option<SocketAddr>,
     // Behind locks, so that shoppers in several threads can share a server.
     lines: Mutex<Receiver<String>>,
     errors: Mutex<Receiver<String>>,
@@ -102,14 +106,25 @@ impl Server {
         if command.get_envs().all(|(name, _)| name != "SLUICE_FORMAT__SEGMENT_BYTES") {
             command.env("SLUICE_FORMAT__SEGMENT_BYTES", "4194304");
         }
+        // A test's shoppers have no address unless it says so.
+        if command.get_envs().all(|(name, _)| name != "SLUICE_ORDERS__REQUIRE_ADDRESS") {
+            command.env("SLUICE_ORDERS__REQUIRE_ADDRESS", "false");
+        }
+        let speaks_resp = command.get_args().any(|it| it == "--resp-listen");
         let mut child = command.spawn().unwrap();
         let lines = Mutex::new(lines_of(child.stdout.take().unwrap()));
         let errors = Mutex::new(lines_of(child.stderr.take().unwrap()));
         let address = SocketAddr::from(([127, 0, 0, 1], 0));
         let data_dir = data_dir.to_path_buf();
-        let mut server = Self { child, address, lines, errors, data_dir, _scratch: None };
+        let mut server =
+            Self { child, address, resp: None, lines, errors, data_dir, _scratch: None };
         let announced = server.line_with("listening on http://");
         server.address = announced.trim_start_matches("listening on http://").parse().unwrap();
+        if speaks_resp {
+            let announced = server.line_with("listening on redis://");
+            let address = announced.trim_start_matches("listening on redis://").parse();
+            server.resp = Some(address.unwrap());
+        }
         server.line_with("ready");
         server
     }
@@ -123,6 +138,13 @@ impl Server {
                 Err(error) => panic!("no line with {text:?} on standard error: {error}"),
             }
         }
+    }
+
+    /// Ends it, and returns all that it wrote on standard error and nobody has read.
+    pub(crate) fn said(&mut self) -> Vec<String> {
+        self.stop();
+        // The pipe's reader hangs up at its end.
+        self.errors.get_mut().unwrap().iter().collect()
     }
 
     /// The next line of standard output that starts with `prefix`.
@@ -164,6 +186,11 @@ impl Server {
     pub(crate) fn stop(&mut self) -> ExitStatus {
         self.signal(Signal::TERM);
         self.wait()
+    }
+
+    /// Where it speaks the Redis protocol.
+    pub(crate) fn resp(&self) -> SocketAddr {
+        self.resp.expect("the server was started with --resp-listen")
     }
 
     /// A connection.

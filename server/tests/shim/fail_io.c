@@ -37,6 +37,10 @@ static int is_log_path(const char *path) {
         return 0;
     }
     const char *rest = path + strlen(dir);
+    /* The probe of the disk is no part of the log. */
+    if (strncmp(rest, "/wal/probe", 10) == 0) {
+        return 0;
+    }
     return strncmp(rest, "/wal", 4) == 0 || strncmp(rest, "/CONTROL", 8) == 0;
 }
 

@@ -1,17 +1,21 @@
 //! The one seam to the operating system. No other module of this crate may touch a file.
 //!
 //! Paths are relative to the log's directory, with `/` between their parts; `""` is the directory
-//! itself. Implementations: [`PosixDevice`](posix::PosixDevice), and behind feature `sim` the
-//! simulated disk of the campaigns.
+//! itself. Implementations: [`PosixDevice`](posix::PosixDevice), which writes segments past the
+//! page cache where that pays, and behind feature `sim` the simulated disk of the campaigns.
 
 use std::io;
 use std::sync::Arc;
 
 use crate::limits::BLOCK_BYTES;
 
+mod direct;
 pub(crate) mod posix;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
+
+pub use self::direct::{AppendChoice, Appends};
+pub use crate::block::Blocks;
 
 /// A file. Reads and writes name their offset; there is no position to share.
 pub trait File: Send + Sync {
@@ -61,6 +65,16 @@ pub trait Device: Send + Sync {
     fn create_zeroed(&self, path: &str, bytes: u64) -> io::Result<()>;
     /// Opens an existing file to read and write.
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>>;
+    /// Opens an existing segment for the one that fills it, who writes whole blocks at block
+    /// boundaries from [`Blocks`] and syncs after each write.
+    fn open_to_append(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        self.open(path)
+    }
+    /// Decides how [`Device::open_to_append`] opens from here on. Called once, when the directory
+    /// is this process's own and about to be written to.
+    fn settle_appends(&self) -> io::Result<Appends> {
+        Ok(Appends::default())
+    }
     /// Opens an existing file to read it, through the page cache.
     fn open_to_read(&self, path: &str) -> io::Result<Arc<dyn File>> {
         self.open(path)

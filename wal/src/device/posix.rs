@@ -1,12 +1,15 @@
-//! Plain files: buffered writes and `fdatasync`. Works on every file system.
+//! Plain files: buffered writes and `fdatasync`, which work on every file system; segments past
+//! the page cache where that was [asked for or pays](super::direct).
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::direct::{self, AppendChoice, Appends, DirectFile};
 use super::{Device, Entry, File, FileSystem, Lock};
 use crate::block::Blocks;
 
@@ -26,12 +29,29 @@ const OVERLAYFS_MAGIC: u64 = 0x794C_7630;
 #[derive(Clone, Debug)]
 pub struct PosixDevice {
     root: PathBuf,
+    choice: AppendChoice,
+    /// Shared by clones: they are one device.
+    direct: Arc<AtomicBool>,
 }
 
 impl PosixDevice {
-    /// The device of the directory `root`, which need not exist yet.
+    /// The device of the directory `root`, which need not exist yet. Writes are buffered.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into() }
+        Self { root: root.into(), choice: AppendChoice::default(), direct: Arc::default() }
+    }
+
+    /// The same device, which writes segments as `choice` says.
+    pub fn with_appends(self, choice: AppendChoice) -> Self {
+        Self { choice, ..self }
+    }
+
+    /// Opens an existing file past the page cache, each write durable when it returns: whole
+    /// blocks at block boundaries from [`Blocks`].
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidInput`] where the file system has no such thing.
+    pub fn open_direct(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(DirectFile::open(&self.path(path))?))
     }
 
     fn path(&self, path: &str) -> PathBuf {
@@ -85,6 +105,32 @@ impl Device for PosixDevice {
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
         let file = OpenOptions::new().read(true).write(true).open(self.path(path))?;
         Ok(Arc::new(PosixFile(file)))
+    }
+
+    fn open_to_append(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        match self.direct.load(Ordering::Relaxed) {
+            true => self.open_direct(path),
+            false => self.open(path),
+        }
+    }
+
+    fn settle_appends(&self) -> io::Result<Appends> {
+        if self.choice == AppendChoice::Buffered {
+            return Ok(Appends::default());
+        }
+        let appends = match self.create_zeroed(direct::PROBE_PATH, direct::probe_bytes()) {
+            Ok(()) => direct::decide(self.choice, &self.path(direct::PROBE_PATH)),
+            // A full disk must not keep a log from opening: what works everywhere will do.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => Ok(Appends::default()),
+            Err(error) => Err(error),
+        };
+        match self.remove(direct::PROBE_PATH) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let appends = appends?;
+        self.direct.store(appends.direct, Ordering::Relaxed);
+        Ok(appends)
     }
 
     fn open_to_read(&self, path: &str) -> io::Result<Arc<dyn File>> {

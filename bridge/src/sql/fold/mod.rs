@@ -17,7 +17,7 @@ use wal::{LogUuid, Lsn};
 
 use crate::sql::activities::{ACTIVITIES, Activities, Activity};
 use crate::sql::audit::{self, AUDIT};
-use crate::sql::dead_letters::DeadLetters;
+use crate::sql::blacklist::Blacklist;
 use crate::sql::fault::SinkError;
 use crate::sql::flows::{self, Change, Flow, STOCK_FLOWS};
 use crate::sql::needs::{Placed, reservation_of};
@@ -45,7 +45,7 @@ pub(super) struct Fold<'a, 's> {
     by_id: HashMap<ReservationId, usize>,
     pub(super) payments: Payments<'a>,
     pub(super) refunds: Refunds<'a>,
-    pub(super) dead_letters: DeadLetters<'a>,
+    pub(super) blacklist: Blacklist<'a>,
     pub(super) flows: Rows<'a>,
     pub(super) audit: Rows<'a>,
     lsn: Lsn,
@@ -59,7 +59,6 @@ impl<'a, 's> Fold<'a, 's> {
         activities: &'s mut Activities,
         reservations: Vec<Reservation<'a>>,
         refunds: Refunds<'a>,
-        dead_letters: DeadLetters<'a>,
     ) -> Self {
         let by_id = reservations.iter().enumerate().map(|(index, one)| (one.id, index)).collect();
         Self {
@@ -71,7 +70,7 @@ impl<'a, 's> Fold<'a, 's> {
             by_id,
             payments: Payments::new(),
             refunds,
-            dead_letters,
+            blacklist: Blacklist::default(),
             flows: Rows::new(&STOCK_FLOWS),
             audit: Rows::new(&AUDIT),
             lsn: Lsn(0),
@@ -88,10 +87,24 @@ impl<'a, 's> Fold<'a, 's> {
         let site = self.site;
         audit::push(&mut self.audit, &event.body, || flows::event_no(site.log, *lsn), event.at_ms);
         match event.body {
-            Body::SinkAdvanced { .. } | Body::ControlSet { .. } | Body::ControlCleared { .. } => {
+            Body::SinkAdvanced { .. } => Ok(()),
+            Body::ControlSet { actor, key, value, expires_ms } => {
+                self.blacklist.set(key, value, actor.name, expires_ms, self.at_ms);
                 Ok(())
             }
-            Body::PaymentRecorded { activity, payment_no, transaction, amount, verdict, body } => {
+            Body::ControlCleared { key, .. } => {
+                self.blacklist.clear(key);
+                Ok(())
+            }
+            Body::PaymentRecorded {
+                activity,
+                payment_no,
+                transaction,
+                amount,
+                verdict,
+                body,
+                ..
+            } => {
                 if verdict == PaymentVerdict::Failed {
                     self.payments.failed(payment_no, self.at_ms);
                 }

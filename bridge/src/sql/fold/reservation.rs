@@ -1,6 +1,6 @@
 //! Events of a reservation: bought, paid, given back, refunded.
 
-use engine::core::event::{Body, Pool, Status};
+use engine::core::event::{Body, Front, Pool, RefundScope, Status};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
 
 use super::Fold;
@@ -19,9 +19,10 @@ impl<'a> Fold<'a, '_> {
     ) -> Result<(), SinkError> {
         let at_ms = self.at_ms;
         match body {
-            Body::Reserved { activity, user, quantity, figures, request_id, .. } => {
+            Body::Reserved { activity, front, user, quantity, figures, request_id, .. } => {
                 let order_no = self.site.order_prefix.order_no(id);
                 self.bear(id, order_no, user, quantity, activity, request_id, at_ms)?;
+                self.reservation(id)?.needs_address = front == Front::Http;
                 let pools = (Pool::Available, Pool::Locked, quantity);
                 self.shift(activity, figures, pools, Change::Deduct, "reservation", id)?;
             }
@@ -49,14 +50,11 @@ impl<'a> Fold<'a, '_> {
                 let pools = (Pool::Locked, Pool::Available, quantity);
                 self.shift(activity, figures, pools, Change::Recover, "restore", id)?;
             }
-            Body::DeadLettered { note, .. } => {
+            Body::DeadLettered { note, .. } => self.reservation(id)?.dead_letter(note, at_ms),
+            Body::DeadLetterResolved { activity, resolution, .. } => {
                 let index = self.index(id)?;
-                self.reservations[index].dead_letter(note, at_ms);
-                self.dead_letters.open(&self.reservations[index], note, at_ms);
-            }
-            Body::DeadLetterResolved { resolution, .. } => {
-                self.dead_letters.resolve(id, resolution, at_ms);
-                self.reservation(id)?.dead_letter_resolved(resolution, at_ms);
+                let row = self.activities.get_mut(activity)?;
+                self.reservations[index].dead_letter_resolved(resolution, row, at_ms);
             }
             body => self.take_refund(id, body)?,
         }
@@ -68,22 +66,40 @@ impl<'a> Fold<'a, '_> {
         let index = self.index(id)?;
         let reservation = &mut self.reservations[index];
         match body {
-            Body::RefundRequested { actor, refund_no, restock, free_limit, note, .. } => {
+            Body::RefundRequested {
+                actor,
+                refund_no,
+                scope,
+                restock,
+                free_limit,
+                payment_no,
+                amount,
+                note,
+                ..
+            } => {
                 let request = Request {
                     activity: reservation.activity,
-                    amount: reservation.amount(),
+                    payment_no,
+                    amount,
                     reason: note,
                     requested_by: actor.name,
                 };
+                let of_order = scope == RefundScope::Order;
+                let effects = Effects { of_order, restock, free_limit };
                 let names = (reservation.order_no.as_str(), refund_no);
-                self.refunds.request(names, request, Effects { restock, free_limit }, at_ms);
-                reservation.set_order_status("refunding", at_ms);
+                self.refunds.request(names, request, effects, at_ms);
+                if of_order {
+                    reservation.set_order_status("refunding", at_ms);
+                }
                 Ok(())
             }
             Body::RefundSettled { activity, figures, refund_no, .. } => {
                 let names = (reservation.order_no.as_str(), refund_no);
-                let Effects { restock, free_limit } = self.refunds.end(names, None, at_ms)?;
-                reservation.refunded(free_limit, at_ms);
+                let effects = self.refunds.end(names, None, at_ms)?;
+                let Effects { of_order, restock, free_limit } = effects;
+                if of_order {
+                    reservation.refunded(free_limit, at_ms);
+                }
                 let units = if restock { reservation.quantity } else { 0 };
                 let row = self.touch(activity)?;
                 if row.archived_ms.is_some() {
@@ -97,8 +113,9 @@ impl<'a> Fold<'a, '_> {
             }
             Body::RefundFailed { refund_no, note, .. } => {
                 let names = (reservation.order_no.as_str(), refund_no);
-                self.refunds.end(names, Some(note), at_ms)?;
-                reservation.set_order_status("paid", at_ms);
+                if self.refunds.end(names, Some(note), at_ms)?.of_order {
+                    reservation.set_order_status("paid", at_ms);
+                }
                 Ok(())
             }
             other => unreachable!("{other:?} is no event of a refund"),

@@ -6,9 +6,11 @@
 //! way the state is untouched, and the caller must stop. What cannot differ any more once an event
 //! is accepted is asserted (W17), in release as well.
 
+mod dead_letter;
 mod operator;
-mod payment;
-mod purchase;
+pub(super) mod payment;
+pub(super) mod purchase;
+mod refund;
 
 use std::sync::Arc;
 
@@ -19,6 +21,7 @@ use super::codec;
 use super::event::{Body, Event, Figures, Status};
 use super::ids::{ActivityId, ReservationId, UserId};
 use super::shard::{Place, Shard, Tombstone};
+use super::side::Refunds;
 
 /// Why an event cannot have happened to this state. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -76,6 +79,20 @@ pub enum ApplyError {
     /// No such refund is open.
     #[error("reservation {0} has no such refund open")]
     Refund(ReservationId),
+    /// A payment's number does not follow the last one.
+    #[error("payment {attempt} of reservation {reservation} does not follow the last")]
+    Attempt {
+        /// The reservation.
+        reservation: ReservationId,
+        /// The payment's number.
+        attempt: u8,
+    },
+    /// A callback in an activity's shard names no reservation.
+    #[error("a callback of activity {0} names no reservation")]
+    PaymentOfNobody(ActivityId),
+    /// A provider's transaction is repeated and does not say so, or the other way round.
+    #[error("a callback for reservation {0} is or is not the first of its transaction")]
+    Receipt(ReservationId),
     /// No, or already, a dead letter.
     #[error("reservation {0} has no dead letter to open or close")]
     DeadLetter(ReservationId),
@@ -127,16 +144,25 @@ pub enum ApplyError {
 /// [`ApplyError`] where the event cannot have followed this state; the state is unchanged.
 pub fn apply(shard: &mut Shard, event: &Event<'_>, shard_seq: u64) -> Result<(), ApplyError> {
     let request_hash = match event.body {
-        Body::Reserved { request_id, .. } | Body::ReservationAdopted { request_id, .. } => {
-            shard.requests().hash(request_id)
-        }
+        Body::Reserved { request_id, .. } => shard.requests().hash(request_id),
         _ => 0,
     };
     apply_hashed(shard, event, shard_seq, request_hash)
 }
 
+/// The hash that a rare event is known by.
+fn hash_of(shard: &Shard, body: &Body<'_>) -> Option<u128> {
+    match *body {
+        Body::ReservationAdopted { request_id, .. } => Some(shard.requests().hash(request_id)),
+        Body::PaymentRecorded { channel, transaction, .. } => {
+            Some(shard.requests().receipt(channel, transaction))
+        }
+        _ => None,
+    }
+}
+
 /// [`apply`] for who has the hash of the request id already: the hot path, which hashes before it
-/// takes the shard's lock. `request_hash` is ignored for events that carry no request id.
+/// takes the shard's lock. `request_hash` is ignored for events that are no purchase.
 ///
 /// # Errors
 /// As [`apply`].
@@ -150,6 +176,7 @@ pub fn apply_hashed(
         return Err(ApplyError::Sequence { applied: shard.applied_seq, found: shard_seq });
     }
     let id = codec::activity(&event.body).ok_or(ApplyError::NoActivity)?;
+    let request_hash = hash_of(shard, &event.body).unwrap_or(request_hash);
     let now = Now { id, at_ms: event.at_ms, shard_seq, request_hash };
     let (durable_seq, tables) = (shard.durable_seq, shard.seed.tables());
     let due_ms = match shard.place_mut(id) {
@@ -160,7 +187,10 @@ pub fn apply_hashed(
             None
         }
         Entry::Occupied(mut occupied) => match occupied.get_mut() {
-            Place::Archived(_) => after_archive(&event.body, id).map(|()| None)?,
+            Place::Archived(tombstone) => {
+                after_archive(tombstone, &event.body, id)?;
+                None
+            }
             Place::Live(activity) if matches!(event.body, Body::Archived { .. }) => {
                 let tombstone = archive(activity, id)?;
                 occupied.insert(Place::Archived(tombstone));
@@ -168,8 +198,7 @@ pub fn apply_hashed(
             }
             Place::Live(activity) => {
                 change(activity, &event.body, &now)?;
-                activity.assert_conserved(id);
-                activity.published.set(durable_seq, shard_seq, activity.view());
+                activity.changed(id, durable_seq, shard_seq);
                 if matches!(event.body, Body::ActivityEdited { .. }) {
                     let terms = Arc::clone(&activity.terms);
                     activity.published_terms.set(durable_seq, shard_seq, terms);
@@ -178,6 +207,7 @@ pub fn apply_hashed(
             }
         },
     };
+    refund::note(shard, event, shard_seq);
     shard.applied_seq = shard_seq;
     shard.due_ms_min = shard.due_ms_min.min(due_ms.unwrap_or(u64::MAX));
     Ok(())
@@ -201,13 +231,14 @@ fn change(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Result<(), App
         Body::Confirmed { .. } | Body::Reinstated { .. } | Body::Restored { .. } => {
             payment::moved(activity, body, now)
         }
-        Body::PaymentOpened { .. }
-        | Body::PaymentRecorded { .. }
-        | Body::RefundRequested { .. }
-        | Body::RefundSettled { .. }
-        | Body::RefundFailed { .. } => payment::changed(activity, body, now),
+        Body::PaymentOpened { .. } | Body::PaymentRecorded { .. } => {
+            payment::changed(activity, body, now)
+        }
+        Body::RefundRequested { .. } | Body::RefundSettled { .. } | Body::RefundFailed { .. } => {
+            refund::changed(activity, body, now)
+        }
         Body::DeadLettered { .. } | Body::DeadLetterResolved { .. } => {
-            payment::dead_letter(activity, body)
+            dead_letter::changed(activity, body, now)
         }
         Body::ReservationAdopted { .. } => purchase::adopted(activity, body, now),
         Body::ActivityEdited { .. }
@@ -227,12 +258,16 @@ fn change(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Result<(), App
 
 /// What may still happen to an archived activity: SQL holds it, and neither units nor limits are
 /// left here to move.
-const fn after_archive(body: &Body<'_>, id: ActivityId) -> Result<(), ApplyError> {
+fn after_archive(
+    tombstone: &mut Tombstone,
+    body: &Body<'_>,
+    id: ActivityId,
+) -> Result<(), ApplyError> {
     match body {
-        Body::PaymentRecorded { .. }
-        | Body::RefundRequested { .. }
-        | Body::RefundSettled { .. }
-        | Body::RefundFailed { .. } => Ok(()),
+        Body::PaymentRecorded { .. } => Ok(()),
+        Body::RefundRequested { .. } | Body::RefundSettled { .. } | Body::RefundFailed { .. } => {
+            refund::after_archive(tombstone, body)
+        }
         Body::ActivityCreated { .. } | Body::ActivityAdopted { .. } => {
             Err(ApplyError::ActivityExists(id))
         }
@@ -241,15 +276,21 @@ const fn after_archive(body: &Body<'_>, id: ActivityId) -> Result<(), ApplyError
 }
 
 fn archive(activity: &Activity, id: ActivityId) -> Result<Tombstone, ApplyError> {
-    use super::side::RefundStatus::Requested;
-    let refund_open = activity.refunds.values().any(|refund| refund.status == Requested);
-    if activity.figures.locked > 0 || refund_open || !activity.dead_letters.is_empty() {
+    if !activity.is_settled() {
         return Err(ApplyError::Unsettled(id));
     }
-    Ok(Tombstone { ordinal: activity.ordinal, end_ms: activity.terms.end_ms })
+    let (ordinal, end_ms) = (activity.ordinal, activity.terms.end_ms);
+    Ok(Tombstone { ordinal, end_ms, refunds: Refunds::new() })
 }
 
 impl Activity {
+    /// Notes that the record `shard_seq` was the last of a change: what must hold is held, and
+    /// lists may show the result.
+    pub(super) fn changed(&mut self, id: ActivityId, durable_seq: u64, shard_seq: u64) {
+        self.assert_conserved(id);
+        self.published.set(durable_seq, shard_seq, self.view());
+    }
+
     /// Holds what no event may break.
     fn assert_conserved(&self, id: ActivityId) {
         // W17: every unit is in exactly one pool.

@@ -61,6 +61,12 @@ pub(super) fn changed(
             let free = (!activity.was_reserved())
                 .then_some(Figures { available: figures.available, ..Figures::default() });
             activity.check_figures(now, free.or(Some(activity.figures)), figures)?;
+            // A new date ahead is a new schedule, whatever became of the last one.
+            let publish_at_ms = definition.publish_at_ms;
+            let is_new = publish_at_ms != activity.terms.publish_at_ms;
+            if is_new && publish_at_ms > now.at_ms && !activity.flags.on_sale {
+                activity.schedule_over = false;
+            }
             activity.version = version;
             activity.terms = Arc::new(Terms::new(definition));
             activity.total = activity.total - activity.figures.available + figures.available;

@@ -1,4 +1,4 @@
-//! Reservations change: paid, given back, reinstated, refunded, dead-lettered.
+//! Reservations change: paid, given back, reinstated.
 //!
 //! | event         | status before -> after   | units                       | held               |
 //! |---------------|--------------------------|-----------------------------|--------------------|
@@ -7,12 +7,13 @@
 //! | Reinstated    | rolled back -> confirmed | available -> sold           | more, to the limit |
 //! | RefundSettled | confirmed -> confirmed   | sold -> available, if asked | less, if asked     |
 //!
-//! A refund that does not restock leaves its units in sold: they were sold, and are no one's.
+//! A refund that does not restock leaves its units in sold: they were sold, and are no one's. See
+//! [`refund`](super::refund).
 
 use super::super::activity::Activity;
-use super::super::event::{Body, DeadLetterResolution, Pool, RestoreReason, Status};
-use super::super::ids::ReservationId;
-use super::super::side::{Refund, RefundStatus};
+use super::super::event::{Body, PaymentVerdict, Pool, RestoreReason, Status};
+use super::super::ids::{ReservationId, attempt_of};
+use super::super::side::{DeadLetterState, Payment, PaymentStatus};
 use super::{ApplyError, Now};
 
 /// Which way a reservation's units went.
@@ -64,10 +65,8 @@ pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Resu
     }
     let status = slot.status();
     let allowed = match body {
-        // A dead letter that was rolled back has no order to come back to.
-        Body::Reinstated { .. } => {
-            matches!(status, Status::RolledBack(reason) if reason != RestoreReason::DeadLetter)
-        }
+        // A dead letter has no order to come back to.
+        Body::Reinstated { .. } => may_be_reinstated(activity, reservation, status),
         _ => status == Status::Reserved,
     };
     if !allowed {
@@ -95,118 +94,79 @@ pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Resu
     Ok(())
 }
 
-/// A payment or a refund took a step.
+/// Whether late money may bring a reservation back, as far as its own life goes.
+pub(in super::super) fn may_be_reinstated(
+    activity: &Activity,
+    reservation: ReservationId,
+    status: Status,
+) -> bool {
+    let delivered = |state| matches!(state, DeadLetterState::Delivered { .. });
+    let letter = activity.dead_letter(reservation);
+    matches!(status, Status::RolledBack(reason) if reason != RestoreReason::DeadLetter)
+        && letter.is_none_or(|letter| delivered(letter.state))
+}
+
+/// A payment was opened, or a callback received.
 pub(super) fn changed(
     activity: &mut Activity,
     body: &Body<'_>,
     now: &Now,
 ) -> Result<(), ApplyError> {
     match *body {
-        Body::PaymentOpened { reservation, attempt, .. } => {
+        Body::PaymentOpened { reservation, attempt, channel, amount, expires_ms, .. } => {
             let slot = activity
                 .slot_mut(reservation)
                 .ok_or(ApplyError::UnknownReservation(reservation))?;
-            slot.set_attempts(attempt.saturating_add(1).max(slot.attempts()));
-            Ok(())
-        }
-        // What a callback leads to is an event of its own; the log and SQL keep its text.
-        Body::PaymentRecorded { .. } => Ok(()),
-        Body::RefundRequested { reservation, refund_no, restock, free_limit, .. } => {
-            refundable(activity, reservation)?;
-            let status = RefundStatus::Requested;
-            let refund = Refund { refund_no: refund_no.into(), restock, free_limit, status };
-            activity.refunds.insert(reservation, refund);
-            Ok(())
-        }
-        Body::RefundSettled { .. } => refund_settled(activity, body, now),
-        Body::RefundFailed { reservation, refund_no, .. } => {
-            open_refund(activity, reservation, refund_no)?;
-            set_refund_status(activity, reservation, RefundStatus::Failed);
-            Ok(())
-        }
-        _ => unreachable!("`change` sends none of the others here"),
-    }
-}
-
-/// A refund is asked for a paid reservation that has none open and none settled.
-fn refundable(activity: &Activity, reservation: ReservationId) -> Result<(), ApplyError> {
-    let slot = activity.slot(reservation).ok_or(ApplyError::UnknownReservation(reservation))?;
-    if slot.status() != Status::Confirmed {
-        return Err(ApplyError::Status { reservation, status: slot.status() });
-    }
-    match activity.refunds.get(&reservation) {
-        None | Some(Refund { status: RefundStatus::Failed, .. }) => Ok(()),
-        Some(_) => Err(ApplyError::Refund(reservation)),
-    }
-}
-
-fn refund_settled(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Result<(), ApplyError> {
-    let Body::RefundSettled { reservation, user, held, version, figures, refund_no, .. } = *body
-    else {
-        unreachable!("`changed` sends nothing else here");
-    };
-    activity.check_version(now, version)?;
-    let slot = *activity.slot(reservation).ok_or(ApplyError::UnknownReservation(reservation))?;
-    if slot.user() != user {
-        return Err(ApplyError::Mismatch(reservation));
-    }
-    let (restock, free_limit) = open_refund(activity, reservation, refund_no)?;
-    let back = |moves: bool| if moves { slot.quantity() } else { 0 };
-    let following = activity.figures.moved(Pool::Sold, Pool::Available, back(restock));
-    activity.check_figures(now, following, figures)?;
-    activity.check_held(now, user, |held| held.checked_sub(back(free_limit)), held)?;
-
-    activity.figures = figures;
-    activity.users.set_held(user, held);
-    set_refund_status(activity, reservation, RefundStatus::Settled);
-    Ok(())
-}
-
-/// Whether the open refund restocks, and whether it frees the limit.
-fn open_refund(
-    activity: &Activity,
-    reservation: ReservationId,
-    refund_no: &str,
-) -> Result<(bool, bool), ApplyError> {
-    match activity.refunds.get(&reservation) {
-        Some(refund)
-            if refund.status == RefundStatus::Requested && *refund.refund_no == *refund_no =>
-        {
-            Ok((refund.restock, refund.free_limit))
-        }
-        _ => Err(ApplyError::Refund(reservation)),
-    }
-}
-
-fn set_refund_status(activity: &mut Activity, reservation: ReservationId, status: RefundStatus) {
-    if let Some(refund) = activity.refunds.get_mut(&reservation) {
-        refund.status = status;
-    }
-}
-
-/// A dead letter was opened or closed.
-pub(super) fn dead_letter(activity: &mut Activity, body: &Body<'_>) -> Result<(), ApplyError> {
-    let (reservation, opens) = match *body {
-        Body::DeadLettered { reservation, .. } => (reservation, true),
-        Body::DeadLetterResolved { reservation, resolution, .. } => {
-            let slot =
-                activity.slot(reservation).ok_or(ApplyError::UnknownReservation(reservation))?;
-            // Rolled back means that its units went back, by a `Restored` before this.
-            let status = slot.status();
-            if resolution == DeadLetterResolution::RolledBack && status == Status::Reserved {
-                return Err(ApplyError::Status { reservation, status });
+            if attempt <= slot.attempts() {
+                return Err(ApplyError::Attempt { reservation, attempt });
             }
-            (reservation, false)
+            slot.set_attempts(attempt);
+            let (status, transaction) = (PaymentStatus::Pending, Box::default());
+            let channel = channel.into();
+            let payment = Payment { attempt, channel, amount, expires_ms, status, transaction };
+            activity.openings.entry(reservation).or_default().push(payment);
+            Ok(())
+        }
+        Body::PaymentRecorded { reservation, payment_no, transaction, verdict, .. } => {
+            let nobody = ApplyError::PaymentOfNobody(now.id);
+            let reservation = reservation.ok_or(nobody)?;
+            if activity.slot(reservation).is_none() {
+                return Err(ApplyError::UnknownReservation(reservation));
+            }
+            // A failure is no receipt: the same transaction may yet be paid.
+            if verdict != PaymentVerdict::Failed {
+                let known = activity.receipts.contains_key(&now.request_hash);
+                if known != (verdict == PaymentVerdict::Repeated) {
+                    return Err(ApplyError::Receipt(reservation));
+                }
+                activity.receipts.entry(now.request_hash).or_insert(reservation);
+            }
+            note_verdict(activity, reservation, payment_no, transaction, verdict);
+            Ok(())
         }
         _ => unreachable!("`change` sends none of the others here"),
-    };
-    if activity.slot(reservation).is_none() {
-        return Err(ApplyError::UnknownReservation(reservation));
     }
-    let changes = if opens {
-        activity.dead_letters.insert(reservation)
-    } else {
-        activity.dead_letters.remove(&reservation)
-    };
-    if changes { Ok(()) } else { Err(ApplyError::DeadLetter(reservation)) }
+}
+
+/// What a callback says of the payment that it names. What it does to the reservation is an event
+/// of its own.
+fn note_verdict(
+    activity: &mut Activity,
+    reservation: ReservationId,
+    payment_no: &str,
+    transaction: &str,
+    verdict: PaymentVerdict,
+) {
+    let attempt = attempt_of(payment_no);
+    let payments = activity.openings.get_mut(&reservation).map_or(&mut [][..], Vec::as_mut_slice);
+    let payment = payments.iter_mut().find(|payment| Some(payment.attempt) == attempt);
+    let Some(payment) = payment.filter(|it| it.status != PaymentStatus::Paid) else { return };
+    match verdict {
+        PaymentVerdict::Accepted => {
+            payment.status = PaymentStatus::Paid;
+            payment.transaction = transaction.into();
+        }
+        PaymentVerdict::Failed => payment.status = PaymentStatus::Failed,
+        _ => {}
+    }
 }

@@ -1,6 +1,7 @@
 //! Reservations come into being: accepted here, or adopted.
 
 use super::super::activity::Activity;
+use super::super::decide::purchase::Accepted;
 use super::super::event::{Body, Pool, Status};
 use super::super::ids::{Ordinal, Position};
 use super::super::limits::{RESERVATIONS_BEYOND_LIMIT_MAX, UNITS_MAX};
@@ -32,18 +33,27 @@ pub(super) fn reserved(
         let (activity, present) = (now.id, known.held);
         return Err(ApplyError::Held { activity, user, present, carried: held });
     }
-    // W17: held is at most the limit in force at this acceptance.
     let limit = activity.terms.per_user_limit;
     let reservations_max = limit.saturating_add(RESERVATIONS_BEYOND_LIMIT_MAX);
     if held > limit || known.count >= reservations_max as usize {
         return Err(ApplyError::AboveLimit { activity: now.id, user });
     }
 
-    activity.figures = figures;
     let slot = Slot::new(user, quantity, now.request_hash, now.at_ms, now.shard_seq);
-    let slot = activity.users.accept(slot, held, position, &activity.slots, activity.ordinal);
-    activity.slots.push(slot);
+    accept(activity, &Accepted { reservation, position, figures, held, place: known.place }, slot);
     Ok(())
+}
+
+/// Makes a purchase so that the rules accepted of this very state: `slot` takes its position.
+#[inline]
+pub(in super::super) fn accept(activity: &mut Activity, accepted: &Accepted, slot: Slot) {
+    let &Accepted { position, figures, held, place, .. } = accepted;
+    // W17: held is at most the limit in force at this acceptance.
+    assert!(held <= activity.terms.per_user_limit, "W17: a user holds more than the limit");
+    activity.figures = figures;
+    let slots = &activity.slots;
+    let slot = activity.users.accept(place, slot, held, position, slots, activity.ordinal);
+    activity.slots.push(slot);
 }
 
 /// A reservation was taken over. Its units leave `available`, where its activity brought them.

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::super::event::{
     Actor, DeadLetterPolicy, DeadLetterResolution, DecreaseKey, Definition, Figures, Front,
-    LatePayment, PaymentVerdict, RestoreReason, ShardMarks, Status,
+    LatePayment, PaymentVerdict, RefundScope, RestoreReason, ShardMarks, Status,
 };
 use super::super::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use super::super::limits::{
@@ -13,6 +13,7 @@ use super::super::limits::{
 };
 use super::reader::Reader;
 use super::texts::{Short, Text};
+use super::writer::Writer;
 
 /// A sort of field. `fits` holds the bounds that its type alone does not, and is asked on both
 /// sides: before `put` and after `take`.
@@ -20,7 +21,7 @@ pub(super) trait Field {
     type Value<'a>: Copy;
 
     fn fits(value: Self::Value<'_>) -> bool;
-    fn put(value: Self::Value<'_>, out: &mut Vec<u8>);
+    fn put(value: Self::Value<'_>, out: &mut Writer<'_>);
     fn take<'a>(reader: &mut Reader<'a>) -> Option<Self::Value<'a>>;
 }
 
@@ -36,8 +37,9 @@ macro_rules! integers {
                 $fits
             }
 
-            fn put(value: $int, out: &mut Vec<u8>) {
-                out.extend_from_slice(&value.to_le_bytes());
+            #[inline(always)]
+            fn put(value: $int, out: &mut Writer<'_>) {
+                out.fixed(value.to_le_bytes());
             }
 
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$int> {
@@ -78,8 +80,9 @@ macro_rules! ids {
                 $fits
             }
 
-            fn put(value: $id, out: &mut Vec<u8>) {
-                out.extend_from_slice(&value.get().to_le_bytes());
+            #[inline(always)]
+            fn put(value: $id, out: &mut Writer<'_>) {
+                out.fixed(value.get().to_le_bytes());
             }
 
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$id> {
@@ -103,27 +106,38 @@ ids!(
     AnyReservation: ReservationId, _value => true;
 );
 
-/// An activity, or none.
-pub(super) struct MaybeActivity;
+macro_rules! maybe {
+    ($($(#[$doc:meta])* $name:ident: $id:ident;)*) => {$(
+        $(#[$doc])*
+        pub(super) struct $name;
 
-impl Field for MaybeActivity {
-    type Value<'a> = Option<ActivityId>;
+        impl Field for $name {
+            type Value<'a> = Option<$id>;
 
-    fn fits(_value: Option<ActivityId>) -> bool {
-        true
-    }
+            fn fits(_value: Option<$id>) -> bool {
+                true
+            }
 
-    fn put(value: Option<ActivityId>, out: &mut Vec<u8>) {
-        out.extend_from_slice(&value.map_or(0, ActivityId::get).to_le_bytes());
-    }
+            fn put(value: Option<$id>, out: &mut Writer<'_>) {
+                out.fixed(value.map_or(0, $id::get).to_le_bytes());
+            }
 
-    fn take<'a>(reader: &mut Reader<'a>) -> Option<Option<ActivityId>> {
-        match reader.u64()? {
-            0 => Some(None),
-            value => ActivityId::new(value).map(Some),
+            fn take<'a>(reader: &mut Reader<'a>) -> Option<Option<$id>> {
+                match reader.u64()? {
+                    0 => Some(None),
+                    value => $id::new(value).map(Some),
+                }
+            }
         }
-    }
+    )*};
 }
+
+maybe!(
+    /// An activity, or none.
+    MaybeActivity: ActivityId;
+    /// A reservation accepted here or adopted, or none.
+    MaybeReservation: ReservationId;
+);
 
 /// The ordinal of an activity: never that of adopted ids.
 pub(super) struct ActivityOrdinal;
@@ -135,8 +149,8 @@ impl Field for ActivityOrdinal {
         value != Ordinal::ADOPTED
     }
 
-    fn put(value: Ordinal, out: &mut Vec<u8>) {
-        out.extend_from_slice(&value.get().to_le_bytes());
+    fn put(value: Ordinal, out: &mut Writer<'_>) {
+        out.fixed(value.get().to_le_bytes());
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<Ordinal> {
@@ -154,9 +168,10 @@ impl Field for UnitFigures {
         value.total() <= u64::from(UNITS_MAX)
     }
 
-    fn put(value: Figures, out: &mut Vec<u8>) {
+    #[inline(always)]
+    fn put(value: Figures, out: &mut Writer<'_>) {
         for units in [value.available, value.locked, value.sold] {
-            out.extend_from_slice(&units.to_le_bytes());
+            out.fixed(units.to_le_bytes());
         }
     }
 
@@ -175,8 +190,8 @@ impl Field for Flag {
         true
     }
 
-    fn put(value: bool, out: &mut Vec<u8>) {
-        out.push(u8::from(value));
+    fn put(value: bool, out: &mut Writer<'_>) {
+        out.fixed([u8::from(value)]);
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<bool> {
@@ -200,8 +215,9 @@ macro_rules! coded {
                 true
             }
 
-            fn put(value: $name, out: &mut Vec<u8>) {
-                out.push(value.code());
+            #[inline(always)]
+            fn put(value: $name, out: &mut Writer<'_>) {
+                out.fixed([value.code()]);
             }
 
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$name> {
@@ -211,7 +227,10 @@ macro_rules! coded {
     )*};
 }
 
-coded!(DeadLetterPolicy DeadLetterResolution Front LatePayment PaymentVerdict RestoreReason Status);
+coded!(
+    DeadLetterPolicy DeadLetterResolution Front LatePayment PaymentVerdict RefundScope
+    RestoreReason Status
+);
 
 /// The key of a decrease: empty where an edit did it.
 pub(super) struct DecreaseOp;
@@ -226,7 +245,7 @@ impl Field for DecreaseOp {
         }
     }
 
-    fn put(value: DecreaseKey<'_>, out: &mut Vec<u8>) {
+    fn put(value: DecreaseKey<'_>, out: &mut Writer<'_>) {
         let text = match value {
             DecreaseKey::Caller(op) => op,
             DecreaseKey::Edit => "",
@@ -253,7 +272,7 @@ impl Field for By {
             && Short::<0, REQUEST_ID_BYTES_MAX>::fits(value.request_id)
     }
 
-    fn put(value: Actor<'_>, out: &mut Vec<u8>) {
+    fn put(value: Actor<'_>, out: &mut Writer<'_>) {
         Short::<0, ACTOR_BYTES_MAX>::put(value.name, out);
         Short::<0, REQUEST_ID_BYTES_MAX>::put(value.request_id, out);
     }
@@ -276,7 +295,7 @@ impl Field for MaybeBy {
         By::fits(value) && (value.is_none() || !value.name.is_empty())
     }
 
-    fn put(value: Actor<'_>, out: &mut Vec<u8>) {
+    fn put(value: Actor<'_>, out: &mut Writer<'_>) {
         By::put(value, out);
     }
 
@@ -298,7 +317,8 @@ macro_rules! record {
                 $(<$codec>::fits($field))&&*
             }
 
-            fn put(value: $value<'_>, out: &mut Vec<u8>) {
+            #[inline(always)]
+            fn put(value: $value<'_>, out: &mut Writer<'_>) {
                 let $value { $($field),* } = value;
                 $(<$codec>::put($field, out);)*
             }
@@ -338,10 +358,10 @@ impl Field for Marks {
             && value.iter().zip(value.iter().skip(1)).all(|(one, next)| one.0 < next.0)
     }
 
-    fn put(value: ShardMarks<'_>, out: &mut Vec<u8>) {
+    fn put(value: ShardMarks<'_>, out: &mut Writer<'_>) {
         let count = u16::try_from(value.iter().count()).unwrap_or_else(|_| unreachable!("`fits`"));
-        out.extend_from_slice(&count.to_le_bytes());
-        out.extend_from_slice(value.bytes());
+        out.fixed(count.to_le_bytes());
+        out.bytes(value.bytes());
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<ShardMarks<'a>> {

@@ -15,6 +15,7 @@
 //! |-----------------------|----------|--------------------------------------------------|
 //! | Activity User Sku     | 8        | 1..=2^53-1                                       |
 //! | MaybeActivity         | 8        | 0 for none, else as Activity                     |
+//! | MaybeReservation      | 8        | 0 for none, else as AnyReservation               |
 //! | Reservation           | 8        | 1..=2^53-1, low 32 bits (the position) not 0     |
 //! | AnyReservation        | 8        | 1..=2^53-1: another system gave it               |
 //! | ActivityOrdinal       | 4        | 1..2^21                                          |
@@ -41,16 +42,18 @@
 mod fields;
 mod reader;
 mod texts;
+mod writer;
 
 use self::fields::{
     Activity, ActivityOrdinal, AnyReservation, Attempt, By, Code, DecreaseOp, Field, Flag, Marks,
-    MaybeActivity, MaybeBy, Money, Number, Quantity, Reservation, Terms, Time, UnitFigures, Units,
-    User, Version,
+    MaybeActivity, MaybeBy, MaybeReservation, Money, Number, Quantity, Reservation, Terms, Time,
+    UnitFigures, Units, User, Version,
 };
 use self::reader::Reader;
 use self::texts::{Bytes, Short, Text};
+use self::writer::Writer;
 use super::event::{
-    Body, DeadLetterResolution, Event, Front, PaymentVerdict, RestoreReason, Status,
+    Body, DeadLetterResolution, Event, Front, PaymentVerdict, RefundScope, RestoreReason, Status,
 };
 use super::ids::ActivityId;
 use super::limits::{
@@ -66,6 +69,8 @@ pub const FORMAT_VERSION: u8 = 1;
 type RequestId = Short<1, REQUEST_ID_BYTES_MAX>;
 type PaymentNo = Short<1, PAYMENT_NO_BYTES_MAX>;
 type RefundNo = Short<1, REFUND_NO_BYTES_MAX>;
+/// A provider's number of a transaction.
+type Transaction = Short<0, PAYMENT_NO_BYTES_MAX>;
 type Name = Short<1, NAME_BYTES_MAX>;
 type Note = Text<0, NOTE_BYTES_MAX>;
 
@@ -126,10 +131,17 @@ macro_rules! layout {
             match body { $(Body::$body { .. } => $kind,)* }
         }
 
-        fn put(body: &Body<'_>, out: &mut Vec<u8>) {
-            match *body {
+        fn put(event: &Event<'_>, out: &mut Vec<u8>) {
+            let mut writer = Writer::new(out);
+            let fits = Time::fits(event.at_ms);
+            Time::put(event.at_ms, &mut writer);
+            match event.body {
                 $(Body::$body { $($field),* } => {
-                    $(put_field::<$codec>(stringify!($field), $field, out);)*
+                    if !(fits $(&& <$codec>::fits($field))*) {
+                        outside(event);
+                    }
+                    $(<$codec>::put($field, &mut writer);)*
+                    writer.flush();
                 })*
             }
         }
@@ -186,8 +198,9 @@ layout! {
         expires_ms: Time, channel: Name,
     }
     18 PaymentRecorded {
-        activity: MaybeActivity, amount: Money, verdict: Code<PaymentVerdict>,
-        payment_no: PaymentNo, transaction: Short<0, PAYMENT_NO_BYTES_MAX>,
+        activity: MaybeActivity, reservation: MaybeReservation, amount: Money,
+        verdict: Code<PaymentVerdict>, channel: Name, payment_no: PaymentNo,
+        transaction: Transaction,
         body: Bytes<CALLBACK_BYTES_MAX>,
     }
     19 Confirmed {
@@ -204,8 +217,11 @@ layout! {
         actor: MaybeBy,
     }
     22 RefundRequested {
-        activity: Activity, reservation: AnyReservation, restock: Flag, free_limit: Flag,
-        refund_no: RefundNo, note: Note, actor: By,
+        activity: Activity, reservation: AnyReservation, user: User, scope: Code<RefundScope>,
+        restock: Flag, free_limit: Flag, amount: Money, refund_no: RefundNo,
+        channel: Short<0, NAME_BYTES_MAX>, payment_no: Short<0, PAYMENT_NO_BYTES_MAX>,
+        transaction: Transaction,
+        note: Note, actor: MaybeBy,
     }
     23 RefundSettled {
         activity: Activity, reservation: AnyReservation, user: User, held: Units, version: Version,
@@ -234,7 +250,8 @@ layout! {
     }
 
     64 ControlSet {
-        key: Short<1, CONTROL_KEY_BYTES_MAX>, value: Bytes<CONTROL_VALUE_BYTES_MAX>, actor: By,
+        expires_ms: Time, key: Short<1, CONTROL_KEY_BYTES_MAX>,
+        value: Bytes<CONTROL_VALUE_BYTES_MAX>, actor: By,
     }
     65 ControlCleared { key: Short<1, CONTROL_KEY_BYTES_MAX>, actor: By }
 }
@@ -245,8 +262,7 @@ layout! {
 /// through must never become a log that cannot be read. See [`check`] for events made elsewhere.
 pub fn encode(event: &Event<'_>, out: &mut Vec<u8>) {
     let start = out.len();
-    put_field::<Time>("at_ms", event.at_ms, out);
-    put(&event.body, out);
+    put(event, out);
     assert!(out.len() - start <= EVENT_BYTES_MAX, "an event is longer than EVENT_BYTES_MAX");
 }
 
@@ -311,9 +327,16 @@ pub const fn activity(body: &Body<'_>) -> Option<ActivityId> {
     }
 }
 
-fn put_field<F: Field>(name: &'static str, value: F::Value<'_>, out: &mut Vec<u8>) {
-    assert!(F::fits(value), "an event's {name} is outside its bounds");
-    F::put(value, out);
+/// The panic of a field outside its bounds, which it finds out again: those who write well then
+/// carry no names along.
+#[cold]
+fn outside(event: &Event<'_>) -> ! {
+    match check(event) {
+        Err(CodecError::Invalid { field, .. }) => {
+            panic!("an event's {field} is outside its bounds")
+        }
+        other => panic!("an event is outside its bounds, and then it is not: {other:?}"),
+    }
 }
 
 fn take_field<'a, F: Field>(

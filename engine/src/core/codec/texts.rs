@@ -2,6 +2,7 @@
 
 use super::fields::Field;
 use super::reader::Reader;
+use super::writer::Writer;
 
 /// A text whose bytes are counted in a byte.
 pub(super) struct Short<const MIN: usize, const MAX: usize>;
@@ -14,9 +15,10 @@ impl<const MIN: usize, const MAX: usize> Field for Short<MIN, MAX> {
         (MIN..=MAX).contains(&value.len())
     }
 
-    fn put(value: &str, out: &mut Vec<u8>) {
-        out.push(u8::try_from(value.len()).unwrap_or_else(|_| unreachable!("`fits` holds")));
-        out.extend_from_slice(value.as_bytes());
+    #[inline(always)]
+    fn put(value: &str, out: &mut Writer<'_>) {
+        out.fixed([u8::try_from(value.len()).unwrap_or_else(|_| unreachable!("`fits` holds"))]);
+        out.bytes(value.as_bytes());
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
@@ -35,7 +37,8 @@ impl<const MIN: usize, const MAX: usize> Field for Text<MIN, MAX> {
         MIN <= value.len() && Bytes::<MAX>::fits(value.as_bytes())
     }
 
-    fn put(value: &str, out: &mut Vec<u8>) {
+    #[inline(always)]
+    fn put(value: &str, out: &mut Writer<'_>) {
         Bytes::<MAX>::put(value.as_bytes(), out);
     }
 
@@ -55,10 +58,10 @@ impl<const MAX: usize> Field for Bytes<MAX> {
         value.len() <= MAX
     }
 
-    fn put(value: &[u8], out: &mut Vec<u8>) {
+    fn put(value: &[u8], out: &mut Writer<'_>) {
         let count = u16::try_from(value.len()).unwrap_or_else(|_| unreachable!("`fits` holds"));
-        out.extend_from_slice(&count.to_le_bytes());
-        out.extend_from_slice(value);
+        out.fixed(count.to_le_bytes());
+        out.bytes(value);
     }
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {

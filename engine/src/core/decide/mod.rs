@@ -2,12 +2,19 @@
 //!
 //! Every decision has the same shape: bounds of the input, then what has been done before (a
 //! repeated command is answered, not done again), then the rules. Nothing is changed here; an
-//! accepted outcome is one event, or two, for [`apply`](super::apply::apply).
+//! accepted outcome is one to three events, for [`apply`](super::apply::apply).
 
+mod archive;
+mod callback;
+mod control;
+mod dead_letter;
 mod operator;
 mod payment;
-mod purchase;
+pub(super) mod purchase;
+mod refund;
 
+pub use self::callback::unknown_payment;
+pub use self::control::{SetControl, clear_control, set_control};
 pub use self::purchase::{Purchase, reserve};
 
 use super::command::{Answer, Command, Refusal};
@@ -22,14 +29,15 @@ use super::shard::Shard;
 pub enum Outcome<'a> {
     /// It shall be: these events are to be applied and logged, in one piece.
     Accepted {
-        /// One or two.
+        /// One to three.
         events: Events<'a>,
     },
     /// It has been done before, or is so already: nothing changes.
     Repeated(Answer),
     /// It cannot be: nothing changes.
     Refused(Refusal),
-    /// To an `Expire`: nothing is overdue. When the next reservation falls due, if there is one.
+    /// To an `Expire` or an `Archive`: nothing is overdue. When something falls due, if that is
+    /// known.
     NothingDue(Option<u64>),
 }
 
@@ -37,13 +45,17 @@ pub enum Outcome<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Events<'a> {
     first: Event<'a>,
-    second: Option<Event<'a>>,
+    others: [Option<Event<'a>>; 2],
 }
 
 impl<'a> Events<'a> {
     /// The events, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Event<'a>> {
-        std::iter::once(&self.first).chain(&self.second)
+        std::iter::once(&self.first).chain(self.others.iter().flatten())
+    }
+
+    const fn one(first: Event<'a>) -> Self {
+        Self { first, others: [None; 2] }
     }
 }
 
@@ -63,6 +75,9 @@ pub fn decide<'a>(
         }
         Command::Expire { serving_since_ms } => {
             return payment::expire(shard, activity, serving_since_ms, at_ms);
+        }
+        Command::Archive { covered_seq } => {
+            return archive::archive(shard, activity, covered_seq, at_ms);
         }
         Command::Create { actor, ordinal, total, ref definition } => {
             operator::create(shard, activity, actor, ordinal, total, definition)
@@ -85,14 +100,33 @@ pub fn decide<'a>(
         Command::Confirm { reservation, payment_no } => {
             payment::confirm(shard, activity, reservation, payment_no)
         }
+        Command::OpenPayment(ref command) => callback::open(shard, activity, command, at_ms),
+        Command::RecordPayment(ref command) => callback::record(shard, activity, command),
+        Command::RequestRefund(ref command) => refund::request(shard, activity, command),
+        Command::SettleRefund { reservation, refund_no } => {
+            refund::settle(shard, activity, reservation, refund_no)
+        }
+        Command::FailRefund { reservation, refund_no, note } => {
+            refund::fail(shard, activity, reservation, refund_no, note)
+        }
+        Command::DeadLetter { reservation, failed_seq, note } => {
+            dead_letter::report(shard, activity, reservation, failed_seq, note)
+        }
+        Command::RetryDeadLetter { reservation, actor } => {
+            dead_letter::retry(shard, activity, reservation, actor)
+        }
+        Command::RollBackDeadLetter { reservation, refund_no, actor } => {
+            dead_letter::roll_back(shard, activity, reservation, refund_no, actor)
+        }
         Command::Restore { reservation, owner, reason, actor } => {
             payment::restore(shard, activity, reservation, owner, (reason, actor))
         }
     };
     match decision {
-        Ok(Decision::Do(first, second)) => {
+        Ok(Decision::Do(first, others)) => {
             let event = |body| Event { at_ms, body };
-            Outcome::Accepted { events: Events { first: event(first), second: second.map(event) } }
+            let others = others.map(|body| body.map(event));
+            Outcome::Accepted { events: Events { first: event(first), others } }
         }
         Ok(Decision::Done(answer)) => Outcome::Repeated(answer),
         Err(refusal) => Outcome::Refused(refusal),
@@ -103,12 +137,25 @@ pub fn decide<'a>(
 #[expect(clippy::large_enum_variant, reason = "it lives for one call, on the stack")]
 enum Decision<'a> {
     /// It shall happen.
-    Do(Body<'a>, Option<Body<'a>>),
+    Do(Body<'a>, [Option<Body<'a>>; 2]),
     /// It has happened.
     Done(Answer),
 }
 
 /// The one event of most commands.
 const fn one(body: Body<'_>) -> Decision<'_> {
-    Decision::Do(body, None)
+    Decision::Do(body, [None; 2])
+}
+
+const fn two<'a>(first: Body<'a>, second: Body<'a>) -> Decision<'a> {
+    with(first, Some(second))
+}
+
+const fn three<'a>(first: Body<'a>, second: Body<'a>, third: Body<'a>) -> Decision<'a> {
+    Decision::Do(first, [Some(second), Some(third)])
+}
+
+/// One event, and another where there is one.
+const fn with<'a>(first: Body<'a>, second: Option<Body<'a>>) -> Decision<'a> {
+    Decision::Do(first, [second, None])
 }

@@ -8,7 +8,7 @@ use super::super::limits::{OPERATIONS_PER_ACTIVITY_MAX, UNITS_MAX};
 use super::super::shard::Shard;
 use super::super::side::OperationKind;
 use super::super::validate;
-use super::{Decision, one};
+use super::{Decision, one, with};
 
 type Decided<'a> = Result<Decision<'a>, Refusal>;
 
@@ -89,7 +89,7 @@ pub(super) fn edit<'a>(
     let figures = less(activity, quantity)?;
     let decreased =
         Body::Decreased { activity: id, actor, op: DecreaseKey::Edit, quantity, version, figures };
-    Ok(Decision::Do(edited(activity.figures), (quantity > 0).then_some(decreased)))
+    Ok(with(edited(activity.figures), (quantity > 0).then_some(decreased)))
 }
 
 /// Puts it on sale. Units stay as they are, however often.

@@ -2,12 +2,14 @@
 
 use super::super::activity::Activity;
 use super::super::command::{Answer, Refusal};
-use super::super::event::{Actor, Body, Event, Figures, Pool, RestoreReason, Status};
+use super::super::event::{Actor, Body, Event, Figures, Pool, RestoreReason};
 use super::super::ids::{ActivityId, ReservationId, UserId};
+use super::super::lifecycle::{Course, Stage, Step};
 use super::super::reservation::Slot;
 use super::super::shard::Shard;
 use super::super::validate;
-use super::{Decision, Events, Outcome, one};
+use super::dead_letter::closed_with;
+use super::{Decision, Events, Outcome, one, with};
 
 /// Marks a reservation as paid. A pause or the end of the window stops no payment.
 pub(super) fn confirm<'a>(
@@ -18,22 +20,35 @@ pub(super) fn confirm<'a>(
 ) -> Result<Decision<'a>, Refusal> {
     validate::payment_no(payment_no)?;
     let (activity, slot) = find(shard, id, reservation)?;
-    match slot.status() {
-        Status::Reserved => Ok(one(Body::Confirmed {
-            activity: id,
-            reservation,
-            user: slot.user(),
-            quantity: slot.quantity(),
-            held: activity.held(slot.user()),
-            version: activity.version,
-            figures: moved(activity, slot, Pool::Sold),
-            payment_no,
-        })),
-        Status::Confirmed if activity.payment_no(reservation) == Some(payment_no) => {
-            done(activity, id, reservation)
+    let same_payment = activity.payment_no(reservation) == Some(payment_no);
+    let stage = Stage::of(activity, reservation, slot.status());
+    match stage.course(Step::Confirm { same_payment }) {
+        Course::Happens => Ok(one(confirmed(activity, id, reservation, slot, payment_no))),
+        Course::Repeats => done(activity, id, reservation),
+        Course::Refused(refusal) => Err(refusal),
+        Course::HappensIfAllowed | Course::SecondPayment | Course::Late => {
+            unreachable!("only a provider's word about money leads there")
         }
-        Status::Confirmed => Err(Refusal::PaidByAnother),
-        Status::RolledBack(_) => Err(Refusal::RolledBack),
+    }
+}
+
+/// That locked units were sold.
+pub(super) fn confirmed<'a>(
+    activity: &Activity,
+    id: ActivityId,
+    reservation: ReservationId,
+    slot: &Slot,
+    payment_no: &'a str,
+) -> Body<'a> {
+    Body::Confirmed {
+        activity: id,
+        reservation,
+        user: slot.user(),
+        quantity: slot.quantity(),
+        held: activity.held(slot.user()),
+        version: activity.version,
+        figures: moved(activity, slot, Pool::Sold),
+        payment_no,
     }
 }
 
@@ -51,11 +66,13 @@ pub(super) fn restore<'a>(
     if owner.is_some_and(|owner| owner != slot.user()) {
         return Err(Refusal::UnknownReservation);
     }
-    match slot.status() {
-        Status::Reserved => Ok(one(restored(activity, id, reservation, slot, (reason, actor)))),
-        Status::Confirmed => Err(Refusal::AlreadyPaid),
-        Status::RolledBack(_) => done(activity, id, reservation),
+    match Stage::of(activity, reservation, slot.status()).course(Step::GiveBack) {
+        Course::Repeats => return done(activity, id, reservation),
+        Course::Refused(refusal) => return Err(refusal),
+        _ => {}
     }
+    let restored = restored(activity, id, reservation, slot, (reason, actor));
+    Ok(with(restored, closed_with(activity.dead_letter(reservation), id, reservation)))
 }
 
 /// Gives the oldest unpaid reservation back if its time has run out.
@@ -73,11 +90,13 @@ pub(super) fn expire<'a>(
     };
     let Some(slot) = activity.slot(reservation) else { return Outcome::NothingDue(None) };
     let timeout = (RestoreReason::Timeout, Actor::NONE);
-    let body = restored(activity, id, reservation, slot, timeout);
-    Outcome::Accepted { events: Events { first: Event { at_ms, body }, second: None } }
+    let event = |body| Event { at_ms, body };
+    let first = event(restored(activity, id, reservation, slot, timeout));
+    let closed = closed_with(activity.dead_letter(reservation), id, reservation);
+    Outcome::Accepted { events: Events { first, others: [closed.map(event), None] } }
 }
 
-fn find(
+pub(super) fn find(
     shard: &Shard,
     id: ActivityId,
     reservation: ReservationId,
@@ -87,7 +106,7 @@ fn find(
     Ok((activity, slot))
 }
 
-fn done<'a>(
+pub(super) fn done<'a>(
     activity: &Activity,
     id: ActivityId,
     reservation: ReservationId,
@@ -96,7 +115,7 @@ fn done<'a>(
     Ok(Decision::Done(Answer::Reservation(Box::new(reservation))))
 }
 
-fn restored<'a>(
+pub(super) fn restored<'a>(
     activity: &Activity,
     id: ActivityId,
     reservation: ReservationId,

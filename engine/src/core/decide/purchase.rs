@@ -1,10 +1,15 @@
 //! The purchase: the hot path. It allocates nothing.
+//!
+//! [`judge`] is the one place that knows its rules. [`reserve`] asks it without changing anything,
+//! as all commands do; a [`Till`](super::super::till::Till) asks it and makes it so.
 
+use super::super::activity::Activity;
 use super::super::command::{Answer, Refusal, Reserve};
-use super::super::event::{Body, Event, Pool};
+use super::super::event::{Body, Event, Figures, Pool};
 use super::super::ids::{ActivityId, Position, ReservationId};
 use super::super::limits::RESERVATIONS_BEYOND_LIMIT_MAX;
 use super::super::shard::Shard;
+use super::super::user_table::Place;
 use super::super::validate;
 use super::{Events, Outcome};
 
@@ -17,6 +22,19 @@ pub enum Purchase<'a> {
     Replayed(ReservationId),
     /// It cannot be.
     Refused(Refusal),
+}
+
+impl Purchase<'_> {
+    /// What it comes to while the global kill switch is thrown: as if its activity were paused. A
+    /// request that was accepted before is known all the same.
+    pub fn while_stopped(self) -> Self {
+        match self {
+            Self::Replayed(_) | Self::Refused(Refusal::Invalid(_) | Refusal::RequestIdReused) => {
+                self
+            }
+            Self::Accepted(..) | Self::Refused(_) => Self::Refused(Refusal::Paused),
+        }
+    }
 }
 
 /// What comes of a purchase at `at_ms`. See [`decide`](super::decide).
@@ -42,9 +60,7 @@ pub(super) fn outcome<'a>(
     at_ms: u64,
 ) -> Outcome<'a> {
     match reserve(shard, activity, command, at_ms) {
-        Purchase::Accepted(_, first) => {
-            Outcome::Accepted { events: Events { first, second: None } }
-        }
+        Purchase::Accepted(_, first) => Outcome::Accepted { events: Events::one(first) },
         Purchase::Refused(refusal) => Outcome::Refused(refusal),
         Purchase::Replayed(id) => match shard.reservation(activity, id) {
             Some(reservation) => Outcome::Repeated(Answer::Reservation(Box::new(reservation))),
@@ -53,27 +69,97 @@ pub(super) fn outcome<'a>(
     }
 }
 
-/// The order of checks is the contract's: the first that does not hold answers.
 fn rules<'a>(
     shard: &Shard,
     id: ActivityId,
     command: &Reserve<'a>,
     at_ms: u64,
 ) -> Result<Purchase<'a>, Refusal> {
-    let &Reserve { user, request_id, request_hash, quantity, front } = command;
-    validate::quantity(quantity)?;
-    validate::request_id(request_id)?;
-    let Some(activity) = shard.activity(id) else {
-        let archived = shard.tombstone(id).is_some();
-        return Err(if archived { Refusal::Ended } else { Refusal::UnknownActivity });
-    };
+    bounds(command)?;
+    let activity = shard.activity(id).ok_or_else(|| absent(shard, id))?;
+    Ok(match judge(activity, command, at_ms)? {
+        Verdict::Replayed(reservation) => Purchase::Replayed(reservation),
+        Verdict::Accepted(it) => {
+            Purchase::Accepted(it.reservation, it.event(activity, id, command, at_ms))
+        }
+    })
+}
+
+/// What a purchase must be, whatever the state.
+pub(in super::super) fn bounds(command: &Reserve<'_>) -> Result<(), Refusal> {
+    validate::quantity(command.quantity)?;
+    validate::request_id(command.request_id)
+}
+
+/// Why nothing can be bought of an activity that is not live.
+pub(in super::super) fn absent(shard: &Shard, id: ActivityId) -> Refusal {
+    let archived = shard.tombstone(id).is_some();
+    if archived { Refusal::Ended } else { Refusal::UnknownActivity }
+}
+
+/// What the rules say of a purchase that they do not refuse.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) enum Verdict {
+    Replayed(ReservationId),
+    Accepted(Accepted),
+}
+
+/// A purchase that shall be, with all that making it so needs.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Accepted {
+    pub(in super::super) reservation: ReservationId,
+    pub(in super::super) position: Position,
+    /// The activity's units after it.
+    pub(in super::super) figures: Figures,
+    /// The user's units after it.
+    pub(in super::super) held: u32,
+    /// Where the user was looked for.
+    pub(in super::super) place: Place,
+}
+
+impl Accepted {
+    /// The event that says so.
+    #[inline]
+    pub(in super::super) fn event<'a>(
+        &self,
+        activity: &Activity,
+        id: ActivityId,
+        command: &Reserve<'a>,
+        at_ms: u64,
+    ) -> Event<'a> {
+        let &Self { reservation, figures, held, .. } = self;
+        let &Reserve { user, request_id, quantity, front, .. } = command;
+        let body = Body::Reserved {
+            activity: id,
+            front,
+            reservation,
+            user,
+            quantity,
+            held,
+            version: activity.version,
+            figures,
+            request_id,
+        };
+        Event { at_ms, body }
+    }
+}
+
+/// The order of checks is the contract's: the first that does not hold answers. `command` is
+/// within its [`bounds`].
+#[inline]
+pub(in super::super) fn judge(
+    activity: &Activity,
+    command: &Reserve<'_>,
+    at_ms: u64,
+) -> Result<Verdict, Refusal> {
+    let &Reserve { user, request_hash, quantity, .. } = command;
     validate::amount(activity.terms.price, quantity)?;
 
     // A known request is answered even while paused, after the end, or above the limit.
     let known = activity.users.look_up(user, request_hash, &activity.slots, activity.ordinal);
     if let Some(found) = known.found {
         let same = activity.slot(found).is_some_and(|slot| slot.quantity() == quantity);
-        return if same { Ok(Purchase::Replayed(found)) } else { Err(Refusal::RequestIdReused) };
+        return if same { Ok(Verdict::Replayed(found)) } else { Err(Refusal::RequestIdReused) };
     }
 
     let (terms, flags) = (&activity.terms, activity.flags);
@@ -102,18 +188,6 @@ fn rules<'a>(
     }
     // Four thousand million reservations of one activity fill any memory before this.
     let position = Position::after(activity.slots.len()).ok_or(Refusal::LimitReached)?;
-
     let reservation = ReservationId::compose(activity.ordinal, position);
-    let body = Body::Reserved {
-        activity: id,
-        front,
-        reservation,
-        user,
-        quantity,
-        held,
-        version: activity.version,
-        figures,
-        request_id,
-    };
-    Ok(Purchase::Accepted(reservation, Event { at_ms, body }))
+    Ok(Verdict::Accepted(Accepted { reservation, position, figures, held, place: known.place }))
 }

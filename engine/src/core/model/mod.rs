@@ -5,14 +5,17 @@
 //! of commands and answers, and the bounds of input, but no rule and no state.
 //! `tests/model_based.rs` runs the same histories through both.
 
+mod lives;
+mod orders;
 mod sale;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use self::sale::{Purchase, Sale};
 use super::command::{ActivityFigures, Command, Refusal, Reservation, Reserve, Status};
-use super::event::{Actor, Definition, Figures, RestoreReason};
-use super::ids::{ActivityId, Ordinal, ReservationId, UserId};
+use super::event::{Actor, Definition, Figures, PaymentVerdict};
+use super::ids::{ActivityId, Ordinal};
+use super::side::{Payment, Refund, RefundStatus};
 use super::terms::Terms;
 use super::validate;
 
@@ -33,6 +36,31 @@ pub enum Reply {
         /// The activity afterwards, or after the first time.
         figures: ActivityFigures,
     },
+    /// To a payment that is opened.
+    Payment {
+        /// It happened now, and not before.
+        fresh: bool,
+        /// The payment.
+        payment: Payment,
+    },
+    /// To a callback.
+    Recorded {
+        /// What was made of it.
+        verdict: PaymentVerdict,
+        /// Its money goes back.
+        refunds: bool,
+        /// The reservation afterwards.
+        reservation: Reservation,
+    },
+    /// To whoever asks for a refund, settles or refuses it.
+    Refund {
+        /// It happened now, and not before.
+        fresh: bool,
+        /// The refund afterwards.
+        refund: Refund,
+    },
+    /// The activity is archived.
+    Archived,
     /// Nothing happened.
     Refused(Refusal),
     /// Nothing is overdue; when the next reservation is.
@@ -45,6 +73,7 @@ type Answered = Result<Reply, Refusal>;
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     sales: BTreeMap<ActivityId, Sale>,
+    archived: BTreeSet<ActivityId>,
     /// Records that the log would hold.
     records: u64,
 }
@@ -91,6 +120,25 @@ impl Model {
             Command::Restore { reservation, owner, reason, actor } => {
                 self.restore(activity, reservation, owner, (reason, actor), at_ms)
             }
+            Command::Archive { covered_seq } => self.archive(activity, covered_seq, at_ms),
+            Command::OpenPayment(ref command) => self.open_payment(activity, command, at_ms),
+            Command::RecordPayment(ref command) => self.record_payment(activity, command, at_ms),
+            Command::RequestRefund(ref command) => self.request_refund(activity, command),
+            Command::SettleRefund { reservation, refund_no } => {
+                self.end_refund(activity, reservation, refund_no, None)
+            }
+            Command::FailRefund { reservation, refund_no, note } => {
+                self.end_refund(activity, reservation, refund_no, Some(note))
+            }
+            Command::DeadLetter { reservation, failed_seq, note } => {
+                self.dead_letter(activity, reservation, failed_seq, note, at_ms)
+            }
+            Command::RetryDeadLetter { reservation, actor } => {
+                self.retry_dead_letter(activity, reservation, actor)
+            }
+            Command::RollBackDeadLetter { reservation, refund_no, actor } => {
+                self.roll_back_dead_letter(activity, reservation, refund_no, actor, at_ms)
+            }
             Command::Expire { serving_since_ms } => self.expire(activity, serving_since_ms, at_ms),
         };
         answered.unwrap_or_else(Reply::Refused)
@@ -106,9 +154,21 @@ impl Model {
         self.sales.get(&activity)?.publish_due_ms()
     }
 
+    /// Refunds that the provider has yet to settle.
+    pub fn open_refunds(&self) -> usize {
+        let purchases = self.sales.values().flat_map(|sale| &sale.purchases);
+        let refunds = purchases.flat_map(|purchase| purchase.refunds.values());
+        refunds.filter(|refund| refund.status == RefundStatus::Requested).count()
+    }
+
     /// Records that the log would hold by now.
     pub fn records(&self) -> u64 {
         self.records
+    }
+
+    /// What is said of an activity that is not there.
+    fn absent(&self, id: ActivityId, archived: Refusal, unknown: Refusal) -> Refusal {
+        if self.archived.contains(&id) { archived } else { unknown }
     }
 
     fn sale(&mut self, id: ActivityId, absent: Refusal) -> Result<&mut Sale, Refusal> {
@@ -126,7 +186,7 @@ impl Model {
         validate::actor(&actor)?;
         validate::total_at_creation(total)?;
         validate::definition(definition)?;
-        if self.sales.contains_key(&id) {
+        if self.sales.contains_key(&id) || self.archived.contains(&id) {
             return Err(Refusal::ActivityExists);
         }
         if ordinal.get() == 0 {
@@ -143,6 +203,7 @@ impl Model {
             schedule_over: false,
             purchases: Vec::new(),
             operations: BTreeMap::new(),
+            transactions: BTreeSet::new(),
         };
         let figures = sale.answer(id);
         self.sales.insert(id, sale);
@@ -184,6 +245,10 @@ impl Model {
             }
             // The definition is one record, the units another.
             records += u64::from(total < sale.total);
+        }
+        let is_new = new.publish_at_ms != sale.terms.publish_at_ms;
+        if is_new && new.publish_at_ms > at_ms && !sale.on_sale {
+            sale.schedule_over = false;
         }
         sale.terms = new;
         sale.total = total;
@@ -255,7 +320,8 @@ impl Model {
         validate::quantity(quantity)?;
         validate::request_id(request_id)?;
         let record = self.records + 1;
-        let sale = self.sale(id, Refusal::UnknownActivity)?;
+        let absent = self.absent(id, Refusal::Ended, Refusal::UnknownActivity);
+        let sale = self.sale(id, absent)?;
         validate::amount(sale.terms.price, quantity)?;
         let same = |it: &Purchase| it.user == user && it.request_id == request_id;
         if let Some(index) = sale.purchases.iter().position(same) {
@@ -287,78 +353,11 @@ impl Model {
             updated_ms: at_ms,
             payment_no: String::new(),
             record,
+            payments: Vec::new(),
+            refunds: BTreeMap::new(),
+            letter: None,
         });
         let reply = sale.told(id, sale.purchases.len() - 1, true);
-        self.records += 1;
-        reply
-    }
-
-    fn confirm(
-        &mut self,
-        id: ActivityId,
-        reservation: ReservationId,
-        payment_no: &str,
-        at_ms: u64,
-    ) -> Answered {
-        validate::payment_no(payment_no)?;
-        let sale = self.sale(id, Refusal::UnknownReservation)?;
-        let index = sale.index(reservation)?;
-        let purchase = sale.purchases.get_mut(index).ok_or(Refusal::UnknownReservation)?;
-        match purchase.status {
-            Status::Confirmed if purchase.payment_no == payment_no => {
-                return sale.told(id, index, false);
-            }
-            Status::Confirmed => return Err(Refusal::PaidByAnother),
-            Status::RolledBack(_) => return Err(Refusal::RolledBack),
-            Status::Reserved => payment_no.clone_into(&mut purchase.payment_no),
-        }
-        sale.set(index, Status::Confirmed, at_ms);
-        let reply = sale.told(id, index, true);
-        self.records += 1;
-        reply
-    }
-
-    fn restore(
-        &mut self,
-        id: ActivityId,
-        reservation: ReservationId,
-        owner: Option<UserId>,
-        (reason, actor): (RestoreReason, Actor<'_>),
-        at_ms: u64,
-    ) -> Answered {
-        validate::restorer(&actor, reason)?;
-        let sale = self.sale(id, Refusal::UnknownReservation)?;
-        let index = sale.index(reservation)?;
-        let purchase = sale.purchases.get(index).ok_or(Refusal::UnknownReservation)?;
-        if owner.unwrap_or(purchase.user) != purchase.user {
-            return Err(Refusal::UnknownReservation);
-        }
-        match purchase.status {
-            Status::RolledBack(_) => return sale.told(id, index, false),
-            Status::Confirmed => return Err(Refusal::AlreadyPaid),
-            Status::Reserved => {}
-        }
-        sale.set(index, Status::RolledBack(reason), at_ms);
-        let reply = sale.told(id, index, true);
-        self.records += 1;
-        reply
-    }
-
-    fn expire(&mut self, id: ActivityId, serving_since_ms: u64, at_ms: u64) -> Answered {
-        let Some(sale) = self.sales.get_mut(&id) else { return Ok(Reply::NothingDue(None)) };
-        let unpaid = |it: &Purchase| it.status == Status::Reserved;
-        let Some(index) = sale.purchases.iter().position(unpaid) else {
-            return Ok(Reply::NothingDue(None));
-        };
-        let created_ms = sale.purchases.get(index).map_or(0, |it| it.created_ms);
-        let payment_ttl_ms = sale.terms.payment_ttl_ms;
-        let grace_ends_ms = serving_since_ms.saturating_add(payment_ttl_ms.min(2 * 60 * 1000));
-        let due_ms = grace_ends_ms.max(created_ms + payment_ttl_ms);
-        if at_ms < due_ms {
-            return Ok(Reply::NothingDue(Some(due_ms)));
-        }
-        sale.set(index, Status::RolledBack(RestoreReason::Timeout), at_ms);
-        let reply = sale.told(id, index, true);
         self.records += 1;
         reply
     }

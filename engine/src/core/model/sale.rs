@@ -1,10 +1,11 @@
 //! One activity of the model: what was accepted, and what follows from it by adding up.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::command::{ActivityFigures, Refusal, Reservation, Status};
 use super::super::event::Figures;
 use super::super::ids::{ActivityId, Ordinal, Position, ReservationId, UserId};
+use super::super::side::{Payment, Refund, RefundStatus};
 use super::super::terms::Terms;
 use super::{Answered, Reply};
 
@@ -19,6 +20,25 @@ pub(super) struct Purchase {
     pub(super) updated_ms: u64,
     pub(super) payment_no: String,
     pub(super) record: u64,
+    pub(super) payments: Vec<Payment>,
+    pub(super) refunds: BTreeMap<String, Refund>,
+    pub(super) letter: Option<Letter>,
+}
+
+/// What became of a purchase that no order could hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Letter {
+    Open,
+    /// By which record.
+    Delivered(u64),
+    RolledBack,
+}
+
+impl Purchase {
+    /// Whether a settled refund moved what `moves` says.
+    fn went_back(&self, moves: impl Fn(&Refund) -> bool) -> bool {
+        self.refunds.values().any(|it| it.status == RefundStatus::Settled && moves(it))
+    }
 }
 
 /// One activity.
@@ -35,11 +55,15 @@ pub(super) struct Sale {
     pub(super) purchases: Vec<Purchase>,
     /// By key: whether units were added, how many, and the answer.
     pub(super) operations: BTreeMap<String, (bool, u32, ActivityFigures)>,
+    /// Channel and transaction of every callback that said more than that a payment failed.
+    pub(super) transactions: BTreeSet<(String, String)>,
 }
 
 impl Sale {
     pub(super) fn units(&self, status: Status) -> u32 {
-        self.purchases.iter().filter(|it| it.status == status).map(|it| it.quantity).sum()
+        let on_sale = |it: &&Purchase| it.went_back(|refund| refund.restock);
+        let units = self.purchases.iter().filter(|it| it.status == status && !on_sale(it));
+        units.map(|it| it.quantity).sum()
     }
 
     pub(super) fn figures(&self) -> Figures {
@@ -48,7 +72,9 @@ impl Sale {
     }
 
     pub(super) fn held(&self, user: UserId) -> u32 {
-        let holds = |it: &&Purchase| !matches!(it.status, Status::RolledBack(_));
+        let holds = |it: &&Purchase| {
+            !matches!(it.status, Status::RolledBack(_)) && !it.went_back(|refund| refund.free_limit)
+        };
         self.purchases.iter().filter(|it| it.user == user).filter(holds).map(|it| it.quantity).sum()
     }
 

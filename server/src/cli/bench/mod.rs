@@ -15,6 +15,7 @@ mod pace;
 mod plan;
 mod progress;
 mod report;
+mod resp;
 mod sale;
 mod tally;
 mod tokens;
@@ -56,6 +57,8 @@ pub(crate) struct Args {
 enum Front {
     /// Load the HTTP purchase endpoint
     Http(Box<HttpArgs>),
+    /// Load the Redis port, or a Redis or Valkey with the function library
+    Resp(Box<resp::RespArgs>),
 }
 
 /// Why there is no result. Each message is one line that says what to do.
@@ -79,14 +82,19 @@ enum BenchError {
     Refused { method: &'static str, path: String, status: u16, code: String, detail: String },
     #[error("{path} answered something else than Sluice would: {source}")]
     Unexpected { path: String, source: serde_json::Error },
+    #[error("{call} was answered with {answer}; is the function library loaded there?")]
+    Answered { call: String, answer: String },
     #[error("the generator could not run: {0}; fewer --connections or --threads may help")]
     Resources(#[from] io::Error),
 }
 
 /// Runs `sluice bench`.
 pub(crate) fn run(args: Args) -> ExitCode {
-    let Front::Http(args) = args.front;
-    match run_http(&args) {
+    let outcome = match args.front {
+        Front::Http(args) => run_http(&args),
+        Front::Resp(args) => resp::run(&args),
+    };
+    match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(EXIT_WRONG_SALE),
         Err(error) => {
@@ -145,7 +153,7 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
     display.finish();
 
     let run = args.describe(before.id, requests);
-    let report = Report { run, tally: &tally, elapsed, drain, checks: &checks };
+    let report = Report { run, tally: &tally, elapsed, drain: Some(drain), checks: &checks };
     let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
     // A reader that went away has seen what it wanted; the exit code still tells.
     let _ = io::stdout().write_all(text.as_bytes());

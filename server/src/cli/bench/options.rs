@@ -82,7 +82,7 @@ pub(crate) struct HttpArgs {
     pub(super) quiet: bool,
 }
 
-fn parse_duration(text: &str) -> Result<Duration, &'static str> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, &'static str> {
     duration::parse(text).ok_or("a whole number with a unit is wanted, for example 500ms, 30s, 5m")
 }
 

@@ -20,8 +20,8 @@ pub(super) struct Report<'a> {
     pub(super) tally: &'a Tally,
     /// First request to last answer.
     pub(super) elapsed: Duration,
-    /// Last answer to last order.
-    pub(super) drain: Duration,
+    /// Last answer to last order; `None` where no orders were waited for.
+    pub(super) drain: Option<Duration>,
     /// The verdicts; empty where the run was not checked.
     pub(super) checks: &'a [Check],
 }
@@ -42,7 +42,7 @@ impl Report<'_> {
         json!({
             "run": self.run,
             "elapsed_s": self.elapsed.as_secs_f64(),
-            "drain_s": self.drain.as_secs_f64(),
+            "drain_s": self.drain.map(|drain| drain.as_secs_f64()),
             "answers": kinds,
             "refused_by_code": self.tally.codes,
             "errors": self.tally.errors,
@@ -104,8 +104,11 @@ impl fmt::Display for Report<'_> {
         for (error, count) in &self.tally.errors {
             writeln!(f, "  error {error:<16}{count:>10}")?;
         }
-        let (elapsed, drain) = (self.elapsed.as_secs_f64(), self.drain.as_secs_f64());
-        writeln!(f, "\nload {elapsed:.2} s, last order {drain:.2} s after the last answer")?;
+        write!(f, "\nload {:.2} s", self.elapsed.as_secs_f64())?;
+        if let Some(drain) = self.drain {
+            write!(f, ", last order {:.2} s after the last answer", drain.as_secs_f64())?;
+        }
+        writeln!(f)?;
         for check in self.checks {
             let verdict = if check.holds { "ok" } else { "WRONG" };
             writeln!(f, "{verdict:<6} {} ({})", check.claim, check.figures)?;

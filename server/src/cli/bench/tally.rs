@@ -136,12 +136,50 @@ impl Tally {
         }
     }
 
+    /// Records a purchase over the Redis protocol: `Ok` names the reservation and whether it is a
+    /// repeat's, `Err` the code of the refusal and whether the outcome is unknown. True where it
+    /// was a new reservation.
+    pub(super) fn record_call(
+        &mut self,
+        request: Request,
+        latency: Duration,
+        outcome: Result<(u64, bool), (&str, bool)>,
+    ) -> bool {
+        self.all.record(latency);
+        match outcome {
+            Ok((reservation, is_replay)) => {
+                self.acceptances.push(Acceptance { request, reservation });
+                let kind = if is_replay { &mut self.replayed } else { &mut self.accepted };
+                kind.record(latency);
+                !is_replay
+            }
+            Err((code, is_unknown)) => {
+                self.refused.record(latency);
+                self.count(code);
+                if is_unknown {
+                    self.unsettled.push(request);
+                }
+                false
+            }
+        }
+    }
+
+    /// Records a request that went out and was never answered.
+    pub(super) fn record_lost(&mut self, request: Request, error: &'static str) {
+        *self.errors.entry(error).or_default() += 1;
+        self.unsettled.push(request);
+    }
+
     fn record_refusal(&mut self, request: Request, reply: &Reply<'_>) {
         let problem: Option<ProblemBody<'_>> = serde_json::from_slice(reply.body).ok();
         let code = problem.as_ref().map_or("without_code", |problem| &problem.code);
         if reply.status < 400 || reply.status >= 500 && !NOTHING_RESERVED.contains(&code) {
             self.unsettled.push(request);
         }
+        self.count(code);
+    }
+
+    fn count(&mut self, code: &str) {
         if let Some(count) = self.codes.get_mut(code) {
             *count += 1;
         } else {

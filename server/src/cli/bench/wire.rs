@@ -52,7 +52,7 @@ impl PurchaseTemplate {
 
 /// Writes a request id shaped like a UUID, as real clients send: 8 digits of the run, 12 of the
 /// attempt, 12 of the shopper, with the version and variant digits in their places.
-fn write_request_id(run: u32, shopper: u32, attempt: u64, out: &mut Vec<u8>) {
+pub(super) fn write_request_id(run: u32, shopper: u32, attempt: u64, out: &mut Vec<u8>) {
     let (high, middle, low) = (attempt >> 24 & 0xFFFF, attempt >> 12 & 0xFFF, attempt & 0xFFF);
     // Writing to a Vec cannot fail.
     let _ = write!(out, "{run:08x}-{high:04x}-4{middle:03x}-8{low:03x}-{shopper:012x}");

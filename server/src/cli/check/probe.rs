@@ -1,6 +1,7 @@
 //! `sluice check --probe`: what a durable write costs on this disk, and how batches pay.
 //!
-//! Writes the way the log does, into a zeroed file beside it: one write and one sync at a time.
+//! Writes the ways the log does, into a zeroed file beside it: one write and one sync at a time,
+//! through the page cache and past it.
 //! The table shows why the log needs no timer to gather batches: a sync carries a thousand
 //! records for little more than the price of one.
 
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use wal::PosixDevice;
-use wal::device::Device as _;
+use wal::device::{Blocks, Device as _, File, FileSystem};
 
 /// Removed afterwards; a name that the log does not use.
 const FILE: &str = "probe.tmp";
@@ -30,14 +31,23 @@ const TIME_MAX: Duration = Duration::from_secs(3);
 /// Bytes of a reservation's record with a usual request id.
 const RECORD_BYTES: u64 = 112;
 
-/// What was measured for one size of batch.
+/// Ways to write a segment: `wal.device` chooses.
+const THROUGH_CACHE: &str = "through cache";
+/// See [`THROUGH_CACHE`].
+const PAST_CACHE: &str = "past cache";
+
+/// What was measured for one size of batch, one way.
 struct Row {
+    way: &'static str,
     batch_bytes: u64,
     sync_us: Histogram<u64>,
 }
 
-/// The table, a row for each size of batch.
-pub(super) struct Probe(Vec<Row>);
+/// The table: a row for each way to write and size of batch.
+pub(super) struct Probe {
+    file_system: FileSystem,
+    rows: Vec<Row>,
+}
 
 /// Measures the disk that `data_dir` lies on.
 ///
@@ -45,25 +55,33 @@ pub(super) struct Probe(Vec<Row>);
 /// The directory takes no file.
 pub(super) fn run(data_dir: &Path) -> io::Result<Probe> {
     let device = PosixDevice::new(data_dir);
-    let rows = device.create_zeroed(FILE, FILE_BYTES).and_then(|()| measure(&device));
+    let rows = device.create_zeroed(FILE, FILE_BYTES).and_then(|()| {
+        let mut rows = measure(THROUGH_CACHE, &*device.open(FILE)?)?;
+        match device.open_direct(FILE) {
+            Ok(file) => rows.extend(measure(PAST_CACHE, &*file)?),
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+            Err(error) => return Err(error),
+        }
+        Ok(rows)
+    });
     let removed = device.remove(FILE);
-    let probe = Probe(rows?);
+    let probe = Probe { file_system: device.file_system()?, rows: rows? };
     removed.map(|()| probe)
 }
 
-fn measure(device: &PosixDevice) -> io::Result<Vec<Row>> {
-    let file = device.open(FILE)?;
+fn measure(way: &'static str, file: &dyn File) -> io::Result<Vec<Row>> {
     let mut rows = Vec::new();
     for batch_bytes in BATCH_BYTES {
-        let batch = vec![0xA5; batch_bytes];
+        let mut batch = Blocks::for_bytes(batch_bytes);
+        batch.bytes_mut().fill(0xA5);
         let batch_bytes = batch_bytes as u64;
         let mut sync_us = Histogram::new(3).map_err(io::Error::other)?;
         let began = Instant::now();
-        for offset in (0..FILE_BYTES).step_by(batch.len()).cycle().take(WRITES) {
+        for offset in (0..FILE_BYTES).step_by(batch.bytes().len()).cycle().take(WRITES) {
             let write_began = Instant::now();
             let mut written = 0;
-            while written < batch.len() {
-                written += file.write_at(&batch[written..], offset + written as u64)?;
+            while written < batch.bytes().len() {
+                written += file.write_at(&batch.bytes()[written..], offset + written as u64)?;
             }
             file.sync_data()?;
             let us = u64::try_from(write_began.elapsed().as_micros()).unwrap_or(u64::MAX);
@@ -72,19 +90,22 @@ fn measure(device: &PosixDevice) -> io::Result<Vec<Row>> {
                 break;
             }
         }
-        rows.push(Row { batch_bytes, sync_us });
+        rows.push(Row { way, batch_bytes, sync_us });
     }
     Ok(rows)
 }
 
 impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "file system: {}", kind(self.file_system))?;
+        write!(f, "{:<14}", "segments")?;
         let titles = ["batch KiB", "records", "writes", "p50 us", "p99 us", "records/s at p50"];
         for title in titles {
-            write!(f, "{title:>18}")?;
+            write!(f, "{title:>17}")?;
         }
         writeln!(f)?;
-        for Row { batch_bytes, sync_us } in &self.0 {
+        for Row { way, batch_bytes, sync_us } in &self.rows {
+            write!(f, "{way:<14}")?;
             let records = batch_bytes / RECORD_BYTES;
             let p50_us = sync_us.value_at_quantile(0.5);
             let cells = [
@@ -96,11 +117,23 @@ impl fmt::Display for Probe {
                 records * 1_000_000 / p50_us.max(1),
             ];
             for cell in cells {
-                write!(f, "{cell:>18}")?;
+                write!(f, "{cell:>17}")?;
             }
             writeln!(f)?;
         }
-        Ok(())
+        match self.rows.iter().any(|row| row.way == PAST_CACHE) {
+            true => Ok(()),
+            false => writeln!(f, "{PAST_CACHE}: the file system does not take it"),
+        }
+    }
+}
+
+fn kind(file_system: FileSystem) -> &'static str {
+    match file_system {
+        FileSystem::Suitable => "local",
+        FileSystem::Volatile => "in memory: nothing survives a power cut",
+        FileSystem::Network => "network: a sync depends on another machine",
+        FileSystem::Overlay => "a container's own layer: goes with the container",
     }
 }
 
@@ -112,9 +145,10 @@ mod tests {
     fn a_probe_measures_every_size_and_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
         let probe = run(dir.path()).unwrap();
-        assert_eq!(probe.0.len(), BATCH_BYTES.len());
-        assert!(probe.0.iter().all(|row| !row.sync_us.is_empty()));
-        assert_eq!(probe.to_string().lines().count(), BATCH_BYTES.len() + 1);
+        assert!(probe.rows.len().is_multiple_of(BATCH_BYTES.len()));
+        assert!(probe.rows.iter().all(|row| !row.sync_us.is_empty()));
+        let text = probe.to_string();
+        assert!(text.contains(THROUGH_CACHE) && text.contains(PAST_CACHE), "{text}");
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use engine::Entry;
 use engine::core::codec::decode;
 use engine::core::codes::{
-    DeadLetterPolicy, DeadLetterResolution, Front, LatePayment, PaymentVerdict, RestoreReason,
-    Status,
+    DeadLetterPolicy, DeadLetterResolution, Front, LatePayment, PaymentVerdict, RefundScope,
+    RestoreReason, Status,
 };
 use engine::core::event::{Actor, Body, DecreaseKey, Definition, Figures, ShardMarks};
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, UserId};
@@ -72,12 +72,14 @@ fn show_body(body: &Body<'_>, out: &mut Fields) {
         Reserved { activity, front, reservation, user, quantity, held, version, figures,
             request_id }
         PaymentOpened { activity, reservation, attempt, channel, amount, expires_ms }
-        PaymentRecorded { activity, payment_no, transaction, amount, verdict, body }
+        PaymentRecorded { activity, reservation, channel, payment_no, transaction, amount, verdict,
+            body }
         Confirmed { activity, reservation, user, quantity, held, version, figures, payment_no }
         Reinstated { activity, reservation, user, quantity, held, version, figures, payment_no }
         Restored { activity, reservation, user, quantity, held, version, figures, reason,
             actor }
-        RefundRequested { activity, actor, reservation, refund_no, restock, free_limit, note }
+        RefundRequested { activity, actor, reservation, user, refund_no, scope, restock,
+            free_limit, channel, payment_no, transaction, amount, note }
         RefundSettled { activity, reservation, user, held, version, figures, refund_no }
         RefundFailed { activity, reservation, refund_no, note }
         DeadLettered { activity, reservation, note }
@@ -86,7 +88,7 @@ fn show_body(body: &Body<'_>, out: &mut Fields) {
         ActivityAdopted { activity, ordinal, version, figures, on_sale, definition }
         ReservationAdopted { activity, reservation, old_id, order_no, status, user, quantity,
             created_ms, updated_ms, held, figures, request_id, payment_no }
-        ControlSet { actor, key, value }
+        ControlSet { actor, key, value, expires_ms }
         ControlCleared { actor, key }
     );
 }
@@ -121,6 +123,8 @@ show_as! {
     &[u8], self => hex(self);
     ActivityId, self => self.get();
     Option<ActivityId>, self => self.map(ActivityId::get);
+    Option<ReservationId>, self => self.map(ReservationId::get);
+    RefundScope, self => match self { Self::Order => "order", Self::Payment => "payment" };
     Ordinal, self => self.get();
     ReservationId, self => self.get();
     UserId, self => self.get();

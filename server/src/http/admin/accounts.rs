@@ -12,14 +12,21 @@ use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
 use crate::http::input::{
-    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, SkuField, UserField, media_type, parse_object,
-    present, read_body, require_json,
+    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, SkuField, UserField, media_type,
+    parse_object, present, read_body, require_json,
 };
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
+use crate::identity::{PasswordError, Passwords, is_usable_hash};
 
 /// Characters of a name, a title or a line of an address.
 pub(super) const TEXT_CHARS_MAX: usize = 255;
+
+/// Characters of a password, at least.
+const PASSWORD_CHARS_MIN: usize = 8;
+
+/// Passwords that one call may bring: each is tens of milliseconds of a core.
+const PASSWORDS_MAX: usize = 200;
 
 /// A unit of the catalogue.
 #[derive(Deserialize, Serialize)]
@@ -66,6 +73,10 @@ struct UserFields {
     role: Option<crate::identity::Role>,
     #[serde(default)]
     address: Option<AddressFields>,
+    #[serde(default)]
+    password: Option<String>,
+    #[serde(default)]
+    password_hash: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +109,10 @@ struct UserLine {
     district: Option<String>,
     #[serde(default)]
     detail: Option<String>,
+    #[serde(default)]
+    password: Option<String>,
+    #[serde(default)]
+    password_hash: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -114,7 +129,7 @@ pub(super) async fn users(
     request: Request,
 ) -> Result<Response, Problem> {
     let csv = media_type(request.headers())?.as_deref() == Some("text/csv");
-    let (users, existing) = if csv {
+    let (wanted, existing) = if csv {
         let bytes = read_body(request, &shared, CSV_BYTES_MAX).await?;
         (from_csv(&bytes)?, Existing::Keep)
     } else {
@@ -123,13 +138,103 @@ pub(super) async fn users(
         (vec![from_json(parse_object(&bytes)?)?], Existing::Refuse)
     };
     let app = shared.app()?;
+    let users = hashed(&shared.passwords, wanted).await?;
     let made = app.orders.accounts.create_users(&users, existing, app.engine.now_ms()).await;
     let created = made.map_err(stored)?;
     let body = json(&MadeJson { created, kept: users.len() - created })?;
     Ok((StatusCode::CREATED, body).into_response())
 }
 
-fn from_json(fields: UserFields) -> Result<NewUser, Problem> {
+/// `{password}` or `{password_hash}`
+#[derive(Deserialize)]
+pub(super) struct PasswordFields {
+    #[serde(default, deserialize_with = "present")]
+    password: Option<String>,
+    #[serde(default, deserialize_with = "present")]
+    password_hash: Option<String>,
+}
+
+/// `PUT /api/admin/users/{id}/password`
+pub(super) async fn password(
+    State(shared): State<Arc<Shared>>,
+    _: Admin,
+    segment: Segment,
+    Json(fields): Json<PasswordFields>,
+) -> Result<StatusCode, Problem> {
+    let id = segment.user()?;
+    let hash = match Credential::of(fields.password, fields.password_hash)? {
+        Credential::None => return Err(Problem::invalid("password is required")),
+        Credential::Hash(hash) => hash,
+        Credential::Password(password) => {
+            shared.passwords.hash(password).await.map_err(not_hashed)?
+        }
+    };
+    let app = shared.app()?;
+    let set = app.orders.accounts.set_password(id, &hash, app.engine.now_ms()).await;
+    match set.map_err(stored)? {
+        true => Ok(StatusCode::NO_CONTENT),
+        false => Err(Problem::with(Code::NotFound, "there is no such account")),
+    }
+}
+
+/// What an account is to log in by.
+enum Credential {
+    None,
+    Password(String),
+    Hash(String),
+}
+
+impl Credential {
+    fn of(password: Option<String>, hash: Option<String>) -> Result<Self, Problem> {
+        match (password, hash) {
+            (None, None) => Ok(Self::None),
+            (Some(_), Some(_)) => Err(Problem::invalid("password or password_hash, not both")),
+            (Some(password), None) => {
+                let characters = password.chars().count();
+                let fits = (PASSWORD_CHARS_MIN..=TEXT_CHARS_MAX).contains(&characters);
+                let wrong = || Problem::invalid("password must have 8 to 255 characters");
+                fits.then_some(Self::Password(password)).ok_or_else(wrong)
+            }
+            (None, Some(hash)) if is_usable_hash(&hash) => Ok(Self::Hash(hash)),
+            (None, Some(_)) => {
+                Err(Problem::invalid("password_hash must be an argon2id hash in PHC form"))
+            }
+        }
+    }
+}
+
+/// An account whose password is not hashed yet.
+struct Wanted {
+    user: NewUser,
+    password: Option<String>,
+}
+
+/// `wanted`, their passwords hashed.
+async fn hashed(passwords: &Passwords, wanted: Vec<Wanted>) -> Result<Vec<NewUser>, Problem> {
+    let count = wanted.iter().filter(|wanted| wanted.password.is_some()).count();
+    if count > PASSWORDS_MAX {
+        return Err(Problem::invalid(format!(
+            "{count} passwords to hash, at most {PASSWORDS_MAX} at once: send password_hash"
+        )));
+    }
+    let mut users = Vec::with_capacity(wanted.len());
+    for Wanted { mut user, password } in wanted {
+        if let Some(password) = password {
+            user.password_hash = Some(passwords.hash(password).await.map_err(not_hashed)?);
+        }
+        users.push(user);
+    }
+    Ok(users)
+}
+
+fn not_hashed(error: PasswordError) -> Problem {
+    match error {
+        PasswordError::Busy => Code::Overloaded.into(),
+        PasswordError::Failed => Code::Internal.into(),
+    }
+}
+
+fn from_json(fields: UserFields) -> Result<Wanted, Problem> {
     let address = fields.address.map(|it| Address {
         receiver: it.receiver,
         phone: it.phone,
@@ -138,10 +243,11 @@ fn from_json(fields: UserFields) -> Result<NewUser, Problem> {
         district: it.district,
         detail: it.detail,
     });
-    new_user(fields.id.0, fields.username, fields.role, address)
+    let credential = Credential::of(fields.password, fields.password_hash)?;
+    new_user(fields.id.0, fields.username, fields.role, address, credential)
 }
 
-fn from_csv(bytes: &[u8]) -> Result<Vec<NewUser>, Problem> {
+fn from_csv(bytes: &[u8]) -> Result<Vec<Wanted>, Problem> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
     let mut users = Vec::new();
     for (index, line) in reader.deserialize::<UserLine>().enumerate() {
@@ -158,19 +264,21 @@ fn from_csv(bytes: &[u8]) -> Result<Vec<NewUser>, Problem> {
         let address =
             given.then_some(Address { receiver, phone, province, city, district, detail });
         let username = line.username.filter(|name| !name.is_empty());
-        let user = new_user(id, username, line.role, address);
+        let given = |text: Option<String>| text.filter(|text| !text.is_empty());
+        let user = Credential::of(given(line.password), given(line.password_hash))
+            .and_then(|credential| new_user(id, username, line.role, address, credential));
         users.push(user.map_err(|problem| wrong(problem.detail.as_deref().unwrap_or("invalid")))?);
     }
     Ok(users)
 }
 
-/// Passwords come with logins, not before.
 fn new_user(
     id: UserId,
     username: Option<String>,
     role: Option<crate::identity::Role>,
     address: Option<Address>,
-) -> Result<NewUser, Problem> {
+    credential: Credential,
+) -> Result<Wanted, Problem> {
     let username = username.unwrap_or_else(|| format!("user{id}"));
     bounded("username", &username)?;
     if let Some(address) = &address {
@@ -188,7 +296,13 @@ fn new_user(
         Some(crate::identity::Role::Admin) => Role::Admin,
         Some(crate::identity::Role::User) | None => Role::User,
     };
-    Ok(NewUser { id, username, password_hash: None, role, default_address: address })
+    let (password, password_hash) = match credential {
+        Credential::None => (None, None),
+        Credential::Password(password) => (Some(password), None),
+        Credential::Hash(hash) => (None, Some(hash)),
+    };
+    let user = NewUser { id, username, password_hash, role, default_address: address };
+    Ok(Wanted { user, password })
 }
 
 fn bounded(name: &str, text: &str) -> Result<(), Problem> {
@@ -219,12 +333,15 @@ mod tests {
 
     #[test]
     fn a_csv_names_its_columns_and_may_leave_out_all_but_the_id() {
-        let users = from_csv(
+        let users: Vec<NewUser> = from_csv(
             "id,username,receiver,phone,province,city,district,detail\n\
              7,amy,Amy,1,GD,SZ,NS,1 Road\n8,,,,,,,\n"
                 .as_bytes(),
         )
-        .unwrap();
+        .unwrap()
+        .into_iter()
+        .map(|wanted| wanted.user)
+        .collect();
         assert_eq!(users[0].username, "amy");
         assert_eq!(users[0].default_address.as_ref().unwrap().city, "SZ");
         assert_eq!(users[1].username, "user8");
@@ -233,11 +350,26 @@ mod tests {
     }
 
     #[test]
+    fn a_csv_may_bring_passwords_or_hashes_and_never_both() {
+        let hash = "$argon2id$v=19$m=19456,t=2,p=1$c2x1aWNlLW9mLW5vYm9keQ$\
+                    AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8";
+        let lines = format!("id,password,password_hash\n1,correct horse,\n2,,\"{hash}\"\n3,,\n");
+        let users = from_csv(lines.as_bytes()).unwrap();
+        assert_eq!(users[0].password.as_deref(), Some("correct horse"));
+        assert_eq!(users[1].user.password_hash.as_deref(), Some(hash));
+        assert!(users[2].password.is_none() && users[2].user.password_hash.is_none());
+        for bad in ["short,", "correct horse,$argon2id", ",plain text", ",$2b$12$abc"] {
+            let lines = format!("id,password,password_hash\n1,{bad}\n");
+            assert!(from_csv(lines.as_bytes()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn a_bad_line_is_named() {
         for (csv, line) in
             [("id\n1\nx\n", "line 3"), ("id\n0\n", "line 2"), ("name\nx\n", "line 2")]
         {
-            let problem = from_csv(csv.as_bytes()).unwrap_err();
+            let problem = from_csv(csv.as_bytes()).err().unwrap();
             assert!(problem.detail.unwrap().starts_with(line), "{csv}");
         }
     }

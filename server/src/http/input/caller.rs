@@ -9,16 +9,24 @@ use axum::http::request::Parts;
 use super::headers::single;
 use crate::app::Shared;
 use crate::http::problem::{Code, Problem};
-use crate::identity::{Caller, Role, bearer};
+use crate::identity::{Caller, Role, Verified, bearer};
 
-impl FromRequestParts<Arc<Shared>> for Caller {
+impl FromRequestParts<Arc<Shared>> for Verified {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Problem> {
         let header = single(&parts.headers, &header::AUTHORIZATION)
             .map_err(|_| Code::Unauthenticated)?
             .ok_or(Code::Unauthenticated)?;
-        Ok(shared.tokens()?.verify(bearer(header).ok_or(Code::Unauthenticated)?)?)
+        Ok(shared.verify(bearer(header).ok_or(Code::Unauthenticated)?)?)
+    }
+}
+
+impl FromRequestParts<Arc<Shared>> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Problem> {
+        Ok(Verified::from_request_parts(parts, shared).await?.caller)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
-use engine::core::ids::{ActivityId, ReservationId};
+use engine::core::ids::{ActivityId, ReservationId, UserId};
 use serde::de::DeserializeOwned;
 
 use super::clipped;
@@ -24,6 +24,11 @@ impl Segment {
     /// The activity it names. What is no id names none.
     pub(crate) fn activity(&self) -> Result<ActivityId, Problem> {
         decimal(&self.0).and_then(ActivityId::new).ok_or(Code::ActivityNotFound.into())
+    }
+
+    /// The user it names. What is no id names none.
+    pub(crate) fn user(&self) -> Result<UserId, Problem> {
+        decimal(&self.0).and_then(UserId::new).ok_or(Code::NotFound.into())
     }
 
     /// The reservation it names. What is no id names none.

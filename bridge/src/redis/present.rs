@@ -1,0 +1,102 @@
+//! The engine's state as it is now: what a resync writes and the scrubber compares with.
+
+use engine::core::activity::Activity;
+use engine::core::ids::{ActivityId, Position, ReservationId, UserId};
+use engine::core::reservation::Slot;
+use engine::core::side::DeadLetter;
+use wal::Lsn;
+
+use super::layouts::Reserved;
+use crate::host::Host;
+
+/// Controls that blacklist a user: this and the user's id.
+pub(super) const BLACKLIST_PREFIX: &str = "blacklist/user/";
+
+/// A host whose state can be read. It may be ahead of what is durable.
+pub trait Present: Host {
+    /// The activities in memory.
+    fn activities(&self) -> Vec<ActivityId>;
+
+    /// What `read`, which must be short, makes of an activity.
+    fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T>;
+
+    /// The activity whose reservation `id` is, where the id says so.
+    fn activity_of(&self, id: ReservationId) -> Option<ActivityId>;
+
+    /// Waits until everything that was applied before is durable; an LSN at or behind the last of
+    /// it, `None` where the log has failed.
+    fn settle(&self) -> Option<Lsn>;
+
+    /// The run-time controls whose key begins with `prefix`, each with its end (Unix milliseconds,
+    /// 0 for never).
+    fn controls(&self, prefix: &str) -> Vec<(String, u64)>;
+}
+
+impl Present for engine::Engine {
+    fn activities(&self) -> Vec<ActivityId> {
+        self.live_activities()
+    }
+
+    fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T> {
+        self.peek(id, read)
+    }
+
+    fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
+        self.activity_of_reservation(id)
+    }
+
+    fn settle(&self) -> Option<Lsn> {
+        self.all_durable().ok()
+    }
+
+    fn controls(&self, prefix: &str) -> Vec<(String, u64)> {
+        self.controls_under(prefix)
+    }
+}
+
+/// A reservation with what its user holds.
+pub(super) type Held = (Reserved, u32);
+
+/// A reservation of `activity`, as it is now.
+pub(super) fn reservation(activity: &Activity, id: ReservationId) -> Option<Held> {
+    let slot = activity.slot(id)?;
+    Some(held(activity, id, slot))
+}
+
+fn held(activity: &Activity, id: ReservationId, slot: &Slot) -> Held {
+    let reserved = Reserved {
+        id,
+        user: slot.user(),
+        status: slot.status(),
+        created_ms: Some(slot.created_ms()),
+        updated_ms: slot.updated_ms(),
+        is_dead_letter: activity.dead_letter(id).is_some_and(DeadLetter::is_open),
+    };
+    (reserved, activity.held(slot.user()))
+}
+
+/// At most `max` reservations of `activity` behind the first `from`, those accepted here first,
+/// then the adopted ones.
+pub(super) fn reservations(activity: &Activity, from: usize, max: usize) -> Vec<Held> {
+    let count = activity.slots().len();
+    let own = (from.min(count)..count.min(from.saturating_add(max))).filter_map(|index| {
+        let id = ReservationId::compose(activity.ordinal(), Position::after(index)?);
+        Some(held(activity, id, activity.slots().get(index)?))
+    });
+    let mut found: Vec<Held> = own.collect();
+    let left = max.saturating_sub(found.len());
+    let adopted = activity.adopted().skip(from.saturating_sub(count)).take(left);
+    found.extend(adopted.map(|(id, adopted)| held(activity, id, &adopted.slot)));
+    found
+}
+
+/// The user that a control's key blacklists.
+pub(super) fn blacklisted(key: &str) -> Option<UserId> {
+    key.strip_prefix(BLACKLIST_PREFIX)?.parse().ok().and_then(UserId::new)
+}
+
+/// When a reservation was accepted; it never changes.
+pub(super) fn created_ms(host: &impl Present, of: ActivityId, id: ReservationId) -> Option<u64> {
+    let look = |activity: &Activity| activity.slot(id).map(Slot::created_ms);
+    host.look(of, look)?
+}

@@ -1,0 +1,318 @@
+//! The mirror's sink: meet, then batch by batch.
+//!
+//! ```text
+//! read -+- lane -+- call, call, ..   each at most CALL_RECORDS_MAX records and its cursor
+//!       +- lane -+- call             on a cluster a lane is an activity, else all are one
+//! ```
+//!
+//! The calls of a step go out in one write a server, and while they are on their way the next step
+//! is read and folded. Each names the cursor that the one before it leaves: where one fails, those
+//! behind it find another cursor and write nothing. Nothing is remembered over an error: whoever
+//! drives the sink drops it and meets Redis anew.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use engine::core::codec;
+use engine::core::event::{Body, Event};
+use redis::Cmd;
+use wal::{LogIdentity, Lsn};
+
+use super::fault::MirrorError;
+use super::layouts::Layout;
+use super::library::{self, OwnKeys};
+use super::mark::{Mark, Place};
+use super::nodes::{Nodes, Sent};
+use super::present::Present;
+use super::projection::{Change, Projection};
+use super::writes::Writes;
+use crate::tail::{BATCH_RECORDS_MAX, Batch, FrameEnd};
+
+/// Records of one call: a call blocks the server for its readers, below a millisecond.
+pub const CALL_RECORDS_MAX: usize = 128;
+
+/// Age of the oldest record that Redis lacks above which it says so.
+const STALE_AFTER_US: u64 = 1_000_000;
+
+/// The lane of all activities where keys need no tag.
+pub(super) const ONLY_LANE: u64 = 0;
+
+/// A command passes from its task to the connection's before it is written.
+const SENDING_TURNS: usize = 3;
+
+/// A cursor and what moves with it.
+#[derive(Debug)]
+pub(super) struct Lane {
+    pub(super) keys: OwnKeys,
+    pub(super) mark: Mark,
+    /// The mark as it stands in Redis once all calls sent so far are done.
+    pub(super) text: String,
+    pub(super) is_stale: bool,
+}
+
+impl Lane {
+    pub(super) fn place(&self) -> Place {
+        self.mark.place.unwrap_or(Place::frame_end(Lsn(0), 0))
+    }
+}
+
+/// How much goes into one call and one write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bounds {
+    /// Records of a call.
+    pub call_records_max: usize,
+    /// Records of a step: all its calls go out in one write.
+    pub step_records_max: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { call_records_max: CALL_RECORDS_MAX, step_records_max: BATCH_RECORDS_MAX }
+    }
+}
+
+/// What a step did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// More was sent; what was sent before is in Redis.
+    Moved,
+    /// Everything durable is in Redis.
+    CaughtUp,
+}
+
+/// A mirror that follows a host's log.
+pub struct Mirror<'h, H: Present> {
+    pub(super) host: &'h H,
+    pub(super) identity: LogIdentity,
+    pub(super) nodes: Nodes,
+    pub(super) layout: Layout,
+    pub(super) projection: Projection,
+    pub(super) lanes: BTreeMap<u64, Lane>,
+    pub(super) source: H::Source,
+    pub(super) batch: Batch,
+    pub(super) bounds: Bounds,
+    /// How far the log was read.
+    pub(super) read: Place,
+    pub(super) on_the_way: Option<OnTheWay>,
+    /// Everything up to here is in Redis.
+    pub(super) applied: Lsn,
+    pub(super) scrub: super::scrub::Scrub,
+    pub(super) resyncs: u64,
+}
+
+pub(super) struct OnTheWay {
+    sent: Sent,
+    reaches: Lsn,
+    oldest_commit_us: u64,
+}
+
+impl<H: Present> std::fmt::Debug for Mirror<'_, H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mirror").field("applied", &self.applied).finish_non_exhaustive()
+    }
+}
+
+/// A call that is being filled.
+#[derive(Default)]
+struct Filling {
+    change: Change,
+    records: usize,
+    ends_lane: bool,
+}
+
+impl<'h, H: Present> Mirror<'h, H> {
+    /// Everything up to here is in Redis.
+    pub fn applied(&self) -> Lsn {
+        self.applied
+    }
+
+    /// When the oldest record on its way was committed, Unix microseconds.
+    pub(super) fn oldest_commit_us(&self) -> Option<u64> {
+        self.on_the_way.as_ref().map(|way| way.oldest_commit_us)
+    }
+
+    /// Whether keys were written anew since Redis was met.
+    pub fn was_resynced(&self) -> bool {
+        self.resyncs > 0
+    }
+
+    /// How often keys were written anew since Redis was met.
+    pub fn resyncs(&self) -> u64 {
+        self.resyncs
+    }
+
+    /// Whether Redis says that it is behind.
+    pub fn is_stale(&self) -> bool {
+        self.lanes.values().any(|lane| lane.is_stale)
+    }
+
+    pub(super) fn own_keys(&self, lane: u64) -> OwnKeys {
+        OwnKeys::of((self.layout == Layout::Cluster).then_some(lane))
+    }
+
+    pub(super) fn lane_of(&self, event: &Event<'_>) -> Option<u64> {
+        match self.layout {
+            Layout::Cluster => codec::activity(&event.body).map(|id| id.get()),
+            _ => Some(ONLY_LANE),
+        }
+    }
+
+    /// Sends what comes next, having waited for what was sent before.
+    ///
+    /// # Errors
+    /// The mirror must be dropped then.
+    pub async fn step(&mut self) -> Result<Step, MirrorError> {
+        self.batch.fill(&mut self.source, self.bounds.step_records_max)?;
+        let folded = self.fold();
+        self.arrive().await?;
+        let calls = match folded {
+            // What is known does not lead on: what is in Redis stands, and is written anew.
+            Err(MirrorError::Resync(why)) => {
+                tracing::warn!(why, "the mirror can't follow from what is in Redis");
+                let lanes: Vec<u64> = self.lanes.keys().copied().collect();
+                self.resync(&lanes).await?;
+                self.resyncs += 1;
+                return Ok(Step::Moved);
+            }
+            folded => folded?,
+        };
+        let Some(end) = self.batch.end() else {
+            return self.caught_up().await;
+        };
+        self.read = Place::frame_end(end.lsn, end.chain);
+        let oldest_commit_us = self.batch.oldest_commit_us();
+        let sent = self.nodes.send(calls);
+        self.on_the_way = Some(OnTheWay { sent, reaches: end.lsn, oldest_commit_us });
+        // The next step is folded while Redis works, once the tasks that send have had their turns.
+        for _ in 0..SENDING_TURNS {
+            tokio::task::yield_now().await;
+        }
+        Ok(Step::Moved)
+    }
+
+    /// Waits for what is on the way.
+    pub(super) async fn arrive(&mut self) -> Result<(), MirrorError> {
+        let Some(OnTheWay { sent, reaches, .. }) = self.on_the_way.take() else { return Ok(()) };
+        for answer in sent.answers().await? {
+            library::done(answer)?;
+        }
+        self.applied = reaches;
+        Ok(())
+    }
+
+    /// Sends `calls` and waits for them.
+    pub(super) async fn send(&mut self, calls: Vec<(usize, Cmd)>) -> Result<(), MirrorError> {
+        for answer in self.nodes.send(calls).answers().await? {
+            library::done(answer)?;
+        }
+        Ok(())
+    }
+
+    /// Nothing is left to read: no lane is behind.
+    async fn caught_up(&mut self) -> Result<Step, MirrorError> {
+        if self.is_stale() {
+            self.advance().await?;
+        }
+        Ok(Step::CaughtUp)
+    }
+
+    /// Moves every lane to where the log was read: what is quiet must not pin the log, and what
+    /// is there must not be called behind.
+    pub(super) async fn advance(&mut self) -> Result<(), MirrorError> {
+        self.arrive().await?;
+        let (mark, mut calls) = (Mark::new(self.identity, Some(self.read)), Vec::new());
+        for (id, lane) in &mut self.lanes {
+            let to = mark.to_string();
+            let call = library::apply(&lane.keys, &lane.text, &to, false, &Writes::default());
+            calls.push((self.nodes.index(*id), call));
+            (lane.mark, lane.text, lane.is_stale) = (mark, to, false);
+        }
+        self.send(calls).await
+    }
+
+    /// The calls that the batch asks for.
+    fn fold(&mut self) -> Result<Vec<(usize, Cmd)>, MirrorError> {
+        let now_us = now_us();
+        let (mut calls, mut filling) = (Vec::new(), BTreeMap::<u64, Filling>::new());
+        let batch = std::mem::take(&mut self.batch);
+        let (mut frames, mut before) = (batch.frame_ends().iter().peekable(), self.read);
+        for entry in batch.entries() {
+            let at = frames.peek().copied().map_or(before, |end| place(before, end, entry.lsn));
+            let commit_us = frames.peek().map_or(0, |end| end.commit_us);
+            if at.within == 0 {
+                before = at;
+                frames.next();
+            }
+            let event = codec::decode(entry.kind, entry.version, entry.body)
+                .map_err(|source| MirrorError::Undecodable { lsn: entry.lsn, source })?;
+            let Some(lane) = self.lane_of(&event) else { continue };
+            if !self.is_news(lane, &event, entry.lsn) {
+                continue;
+            }
+            let call = filling.entry(lane).or_default();
+            self.projection.take(&event, self.host, &mut call.change)?;
+            call.records += 1;
+            call.ends_lane =
+                self.layout == Layout::Cluster && matches!(event.body, Body::Archived { .. });
+            if call.records >= self.bounds.call_records_max || call.ends_lane {
+                let full = std::mem::take(call);
+                let is_stale = now_us.saturating_sub(commit_us) > STALE_AFTER_US;
+                calls.push(self.seal(lane, full, at, is_stale));
+            }
+        }
+        if let Some(end) = batch.end() {
+            let is_stale = now_us.saturating_sub(end.commit_us) > STALE_AFTER_US;
+            for (lane, call) in filling.into_iter().filter(|(_, call)| call.records > 0) {
+                calls.push(self.seal(lane, call, before, is_stale));
+            }
+        }
+        self.batch = batch;
+        Ok(calls)
+    }
+
+    /// Whether a lane lacks the event at `lsn`. A lane is made by the event that makes its
+    /// activity.
+    fn is_news(&mut self, lane: u64, event: &Event<'_>, lsn: Lsn) -> bool {
+        if let Some(lane) = self.lanes.get(&lane) {
+            return lane.mark.place.is_none() || lane.place().reached() < lsn;
+        }
+        let makes =
+            matches!(event.body, Body::ActivityCreated { .. } | Body::ActivityAdopted { .. });
+        if makes {
+            let mark = Mark::new(self.identity, None);
+            let (keys, text) = (self.own_keys(lane), String::new());
+            self.lanes.insert(lane, Lane { keys, mark, text, is_stale: false });
+        }
+        makes
+    }
+
+    fn seal(&mut self, id: u64, call: Filling, at: Place, is_stale: bool) -> (usize, Cmd) {
+        let index = self.nodes.index(id);
+        let lane = self.lanes.get_mut(&id).unwrap_or_else(|| unreachable!("a call has a lane"));
+        let writes = self.projection.finish(call.change, &lane.keys.known);
+        self.scrub.touched(id, &writes);
+        let is_stale = is_stale && !call.ends_lane;
+        let mark = Mark::new(self.identity, Some(at));
+        let to = if call.ends_lane { String::new() } else { mark.to_string() };
+        let command = library::apply(&lane.keys, &lane.text, &to, is_stale, &writes);
+        (lane.mark, lane.text, lane.is_stale) = (mark, to, is_stale);
+        if call.ends_lane {
+            self.lanes.remove(&id);
+        }
+        (index, command)
+    }
+}
+
+/// The place of the record `lsn`, in the frame that ends with `end` and follows `before`.
+fn place(before: Place, end: &FrameEnd, lsn: Lsn) -> Place {
+    if lsn == end.lsn {
+        Place::frame_end(end.lsn, end.chain)
+    } else {
+        Place { within: lsn.0 - before.lsn.0, ..before }
+    }
+}
+
+fn now_us() -> u64 {
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,364 @@
+//! What no order can hold becomes a dead letter; everything behind it goes on.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use bridge::follow::{FollowError, Follower, Step};
+use bridge::sql::SinkError;
+use bridge::sql::accounts::{Accounts, Address, Existing, NewUser, Role};
+use bridge::sql::sink::OrderOptions;
+use bridge::sql::store::StoreError;
+use engine::core::command::{Command, Reserve};
+use engine::core::event::{Actor, Body, DeadLetterResolution, Front, RestoreReason};
+use engine::core::ids::{ReservationId, UserId};
+use engine::core::request::RequestHasher;
+
+use support::check::assert_projected;
+use support::faults::{FAULTS, Plan, SharedPlan};
+use support::history::{ACTOR, History, activity_id};
+use support::place::Place;
+use support::{HASH_KEY, MemoryHost};
+
+on_each_database!(
+    a_poison_row_becomes_a_dead_letter_and_the_rows_around_it_orders,
+    a_value_that_its_column_refuses_is_one_dead_letter,
+    a_row_refused_again_is_open_again_and_a_retry_that_passes_makes_the_order,
+    a_dead_letter_paid_meanwhile_becomes_a_paid_order,
+    buyers_over_http_need_an_address_where_the_shop_says_so,
+    an_order_made_before_the_logs_word_came_is_withdrawn,
+    whatever_fails_beside_a_poison_row_nothing_is_lost_or_doubled,
+    an_engine_that_is_busy_is_asked_again_before_anything_is_written,
+    a_dead_letter_whose_own_row_is_refused_halts_the_sink,
+);
+
+const REQUIRED: OrderOptions = OrderOptions { require_address: true, ..DEFAULT };
+const DEFAULT: OrderOptions =
+    OrderOptions { split: bridge::sql::split::Split::ONE, require_address: false };
+
+/// Refuses every order of `user`.
+async fn poison(place: &Place, table: &str, user: u64) {
+    let statement = match place {
+        Place::Sqlite { .. } => format!(
+            "CREATE TRIGGER poison BEFORE INSERT ON {table} WHEN NEW.user_id = {user} \
+             BEGIN SELECT RAISE(ABORT, 'poison'); END"
+        ),
+        Place::MariaDb { .. } => format!(
+            "CREATE TRIGGER poison BEFORE INSERT ON {table} FOR EACH ROW \
+             IF NEW.user_id = {user} THEN \
+             SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'poison'; END IF"
+        ),
+    };
+    place.execute(&statement).await;
+}
+
+async fn cure(place: &Place) {
+    place.execute("DROP TRIGGER poison").await;
+}
+
+async fn catch_up(
+    host: &MemoryHost,
+    place: &Place,
+    options: OrderOptions,
+) -> Result<(), FollowError> {
+    let mut follower = Follower::meet(host, place.database().store(), options).await?;
+    while follower.step().await? != Step::CaughtUp {}
+    Ok(())
+}
+
+fn buy(history: &mut History, index: u64, buyer: u64, front: Front) -> ReservationId {
+    let request_id = format!("{buyer}-{}", history.reservations.len());
+    let (user, request_id) = (UserId::new(buyer).unwrap(), request_id.as_str());
+    let request_hash = RequestHasher::new(&HASH_KEY).hash(request_id);
+    history.command(
+        index,
+        Command::Reserve(Reserve { user, request_id, request_hash, quantity: 1, front }),
+    );
+    history.reservations.last().unwrap().1
+}
+
+/// What the sink told the engine goes into the log, and by the policy `hold` no more than that.
+fn settle(history: &mut History) -> Vec<(ReservationId, String)> {
+    let told = history.host.take_dead_letters();
+    for (reservation, note) in &told {
+        let (activity, _) = *history.reservations.iter().find(|(_, id)| id == reservation).unwrap();
+        // Told twice, as after a crash, it is one.
+        history.event(Body::DeadLettered { activity, reservation: *reservation, note });
+    }
+    history.end_frame();
+    told
+}
+
+fn retry(history: &mut History, reservation: ReservationId) {
+    let activity = activity_id(0);
+    let resolution = DeadLetterResolution::Delivered;
+    assert!(history.event(Body::DeadLetterResolved {
+        activity,
+        reservation,
+        resolution,
+        actor: ACTOR
+    }));
+    history.end_frame();
+}
+
+async fn text(place: &Place, sql: &str) -> Vec<String> {
+    let rows = place.rows(sql).await;
+    rows.iter().map(|row| row.text_or_null(0).unwrap().unwrap_or("NULL").to_owned()).collect()
+}
+
+async fn a_poison_row_becomes_a_dead_letter_and_the_rows_around_it_orders(place: Place) {
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 1);
+    for buyer in 1..=30 {
+        buy(&mut history, 0, buyer, Front::Http);
+    }
+    let (poisoned, also) = (history.reservations[4].1, history.reservations[20].1);
+    history.end_frame();
+    let lsn = host.frames.lock().unwrap().end();
+    poison(&place, "orders", 5).await;
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+
+    // One transaction: the letter, the rows behind it, the cursor.
+    assert_eq!(place.number("SELECT lsn FROM bridge_cursor").await, lsn);
+    assert_eq!(place.number("SELECT COUNT(*) FROM orders").await, 29);
+    let sql = "SELECT status FROM flashsale_pre_deductions WHERE user_id = 5";
+    assert_eq!(text(&place, sql).await, ["dead_letter"]);
+    let reasons = text(&place, "SELECT last_error FROM flashsale_pre_deductions").await;
+    assert_eq!(reasons.iter().filter(|reason| reason.contains("poison")).count(), 1);
+    let told = settle(&mut history);
+    assert_eq!(told.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [poisoned]);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+    assert_eq!(place.number("SELECT attempts FROM flashsale_pre_deductions LIMIT 1").await, 1);
+
+    // Given back by the policy: its units and the buyer's slot are free.
+    assert!(history.restore_dead_letter(activity_id(0), poisoned));
+    let resolution = DeadLetterResolution::RolledBack;
+    let (activity, reservation, actor) = (activity_id(0), poisoned, Actor::NONE);
+    history.event(Body::DeadLetterResolved { activity, reservation, resolution, actor });
+    history.end_frame();
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+    let sql = "SELECT reason FROM flashsale_pre_deductions WHERE user_id = 5";
+    assert_eq!(text(&place, sql).await, ["dead_letter"]);
+    assert!(history.without_order.contains(&poisoned) && !history.without_order.contains(&also));
+}
+
+async fn a_value_that_its_column_refuses_is_one_dead_letter(place: Place) {
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 2);
+    for buyer in 1..=9 {
+        buy(&mut history, 0, buyer, Front::Http);
+    }
+    history.end_frame();
+    // An address is somebody's text. What the column makes of it depends on the shop's DBA.
+    let refuse = match place {
+        Place::Sqlite { .. } => {
+            "CREATE TRIGGER poison BEFORE INSERT ON orders WHEN LENGTH(NEW.receiver) > 9 \
+             BEGIN SELECT RAISE(ABORT, 'too long'); END"
+        }
+        Place::MariaDb { .. } => "ALTER TABLE orders MODIFY receiver VARCHAR(9) CHARSET latin1",
+    };
+    place.execute(refuse).await;
+    let receivers = ["short", "a receiver too long", "short", "限量版👟限量版👟限量版", "short"];
+    let users: Vec<_> = (1..).zip(receivers).map(|(id, text)| with_address(id, text)).collect();
+    let accounts = Accounts::open(&place.url()).unwrap();
+    accounts.create_users(&users, Existing::Refuse, 1).await.unwrap();
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    let told = settle(&mut history);
+    let expected = [history.reservations[1].1, history.reservations[3].1];
+    assert_eq!(told.iter().map(|(id, _)| *id).collect::<Vec<_>>(), expected);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+}
+
+async fn a_row_refused_again_is_open_again_and_a_retry_that_passes_makes_the_order(place: Place) {
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 3);
+    let id = buy(&mut history, 0, 5, Front::Http);
+    history.end_frame();
+    poison(&place, "orders", 5).await;
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_eq!(settle(&mut history).len(), 1);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+
+    retry(&mut history, id);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    let told = settle(&mut history);
+    assert_eq!(told.len(), 1, "it is told again");
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+    assert_eq!(place.number("SELECT attempts FROM flashsale_pre_deductions").await, 2);
+
+    cure(&place).await;
+    retry(&mut history, id);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+    assert_eq!(place.number("SELECT attempts FROM flashsale_pre_deductions").await, 3);
+    assert_eq!(text(&place, "SELECT last_error FROM flashsale_pre_deductions").await, ["NULL"]);
+    assert_eq!(text(&place, "SELECT status FROM dead_letters").await, ["delivered"]);
+}
+
+async fn a_dead_letter_paid_meanwhile_becomes_a_paid_order(place: Place) {
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 4);
+    let id = buy(&mut history, 0, 5, Front::Http);
+    history.end_frame();
+    poison(&place, "orders", 5).await;
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    settle(&mut history);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    history.command(0, Command::Confirm { reservation: id, payment_no: "P'1" });
+    history.end_frame();
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+
+    cure(&place).await;
+    retry(&mut history, id);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+    assert_eq!(text(&place, "SELECT status FROM orders").await, ["paid"]);
+    assert_eq!(text(&place, "SELECT payment_no FROM orders").await, ["P'1"]);
+}
+
+fn with_address(id: u64, receiver: &str) -> NewUser {
+    let part = || "x".to_owned();
+    let address = Address {
+        receiver: receiver.to_owned(),
+        phone: part(),
+        province: part(),
+        city: part(),
+        district: part(),
+        detail: part(),
+    };
+    let (id, username) = (UserId::new(id).unwrap(), format!("user-{id}"));
+    NewUser { id, username, password_hash: None, role: Role::User, default_address: Some(address) }
+}
+
+async fn buyers_over_http_need_an_address_where_the_shop_says_so(place: Place) {
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 5);
+    let accounts = Accounts::open(&place.url()).unwrap();
+    accounts.create_users(&[with_address(1, "one")], Existing::Refuse, 1).await.unwrap();
+    let with = buy(&mut history, 0, 1, Front::Http);
+    let without: Vec<_> = (2..=9).map(|buyer| buy(&mut history, 0, buyer, Front::Http)).collect();
+    let over_resp = buy(&mut history, 0, 10, Front::Resp);
+    let cancelled = buy(&mut history, 0, 11, Front::Http);
+    let (reason, actor) = (RestoreReason::Cancelled, Actor::NONE);
+    history.command(0, Command::Restore { reservation: cancelled, owner: None, reason, actor });
+    history.end_frame();
+    catch_up(&host, &place, REQUIRED).await.unwrap();
+    let told = settle(&mut history);
+    assert_eq!(told.iter().map(|(id, _)| *id).collect::<Vec<_>>(), without);
+    assert!(told.iter().all(|(_, why)| why.contains("no default address")));
+    catch_up(&host, &place, REQUIRED).await.unwrap();
+    assert_projected(&place, &history).await;
+    let orders = place.rows("SELECT purchase_slot FROM orders ORDER BY purchase_slot").await;
+    let orders: Vec<_> = orders.iter().map(|row| row.number(0).unwrap()).collect();
+    assert_eq!(orders, [with.get(), over_resp.get(), cancelled.get()]);
+
+    // With an address a retry makes the order, and the order keeps it.
+    accounts.create_users(&[with_address(2, "two")], Existing::Refuse, 1).await.unwrap();
+    retry(&mut history, without[0]);
+    retry(&mut history, without[1]);
+    catch_up(&host, &place, REQUIRED).await.unwrap();
+    assert_eq!(settle(&mut history)[0].0, without[1], "still without an address");
+    catch_up(&host, &place, REQUIRED).await.unwrap();
+    assert_projected(&place, &history).await;
+    let sql = "SELECT receiver FROM orders WHERE user_id = 2";
+    assert_eq!(text(&place, sql).await, ["two"]);
+}
+
+async fn an_order_made_before_the_logs_word_came_is_withdrawn(place: Place) {
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 6);
+    let id = buy(&mut history, 0, 5, Front::Http);
+    buy(&mut history, 0, 6, Front::Http);
+    history.end_frame();
+    // The server died between the log's word and the transaction; what was wrong passed.
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    let (activity, reservation, note) = (activity_id(0), id, "poison");
+    history.event(Body::DeadLettered { activity, reservation, note });
+    history.end_frame();
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+    assert_eq!(place.number("SELECT COUNT(*) FROM order_items").await, 1);
+    retry(&mut history, id);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+}
+
+async fn whatever_fails_beside_a_poison_row_nothing_is_lost_or_doubled(mut place: Place) {
+    for fault in FAULTS {
+        let mut at = 0;
+        loop {
+            place = place.emptied().await;
+            // Emptied, MariaDB keeps its triggers.
+            let _ = place.try_execute("DROP TRIGGER poison").await;
+            poison(&place, "orders", 5).await;
+            let host = MemoryHost::new();
+            let mut history = History::new(host.clone(), 7);
+            let id = buy(&mut history, 0, 5, Front::Http);
+            for buyer in 1..=12 {
+                buy(&mut history, 0, buyer, Front::Http);
+            }
+            history.end_frame();
+            let plan = std::rc::Rc::new(std::cell::RefCell::new(Plan {
+                next: Some((at, fault)),
+                ..Plan::default()
+            }));
+            follow(&host, &mut place, &plan).await;
+            let told = settle(&mut history);
+            assert!(told.iter().any(|(told, _)| *told == id));
+            follow(&host, &mut place, &plan).await;
+            assert_projected(&place, &history).await;
+            if plan.borrow().next.is_some() {
+                break;
+            }
+            at += 1;
+        }
+        assert!(at > 15, "every operation was tried, not {at}");
+    }
+}
+
+async fn follow(host: &MemoryHost, place: &mut Place, plan: &SharedPlan) {
+    let mut random = support::Random::new(1);
+    support::follow::follow(host, place, plan, &mut random).await;
+}
+
+async fn an_engine_that_is_busy_is_asked_again_before_anything_is_written(place: Place) {
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 8);
+    buy(&mut history, 0, 5, Front::Http);
+    buy(&mut history, 0, 6, Front::Http);
+    history.end_frame();
+    poison(&place, "orders", 5).await;
+    host.set_busy(true);
+    let error = catch_up(&host, &place, DEFAULT).await.unwrap_err();
+    assert!(matches!(error, FollowError::Busy(_)) && error.is_transient(), "{error}");
+    assert_eq!(place.number("SELECT COUNT(*) FROM flashsale_pre_deductions").await, 0);
+    host.set_busy(false);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    settle(&mut history);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+}
+
+async fn a_dead_letter_whose_own_row_is_refused_halts_the_sink(place: Place) {
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 9);
+    let id = buy(&mut history, 0, 5, Front::Http);
+    history.end_frame();
+    poison(&place, "flashsale_pre_deductions", 5).await;
+    let error = catch_up(&host, &place, DEFAULT).await.unwrap_err();
+    assert!(!error.is_transient() && error.to_string().contains("poison"), "{error}");
+    let FollowError::Sink(SinkError::Undeliverable { ids, why }) = &error else {
+        panic!("{error}")
+    };
+    assert_eq!(ids, &[id]);
+    assert!(matches!(why, StoreError::Refused { .. }));
+    cure(&place).await;
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    settle(&mut history);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_projected(&place, &history).await;
+}

@@ -1,0 +1,183 @@
+//! Refunds: asked for, then settled or refused by the provider.
+//!
+//! | scope   | gives back the money of              | units and limit move once settled |
+//! |---------|--------------------------------------|-----------------------------------|
+//! | order   | the payment that paid a reservation  | as asked                          |
+//! | payment | one that paid nothing: late, second  | never                             |
+//!
+//! An order has at most one refund that is open or settled; one that was refused may be asked
+//! again. Of an archived activity nothing is left to move: SQL holds it.
+
+use super::super::activity::Activity;
+use super::super::event::{Body, Event, Figures, Pool, RefundScope, Status};
+use super::super::ids::ReservationId;
+use super::super::shard::{Shard, Tombstone};
+use super::super::side::{OpenRefund, Refund, RefundStatus, Refunds};
+use super::{ApplyError, Now};
+
+/// A refund of a live activity took a step.
+pub(super) fn changed(
+    activity: &mut Activity,
+    body: &Body<'_>,
+    now: &Now,
+) -> Result<(), ApplyError> {
+    match *body {
+        Body::RefundRequested { reservation, user, refund_no, .. } => {
+            let refund = Refund::requested(body);
+            let slot = activity.slot(reservation);
+            let slot = *slot.ok_or(ApplyError::UnknownReservation(reservation))?;
+            if slot.user() != user {
+                return Err(ApplyError::Mismatch(reservation));
+            }
+            if refund.scope == RefundScope::Order {
+                if slot.status() != Status::Confirmed {
+                    return Err(ApplyError::Status { reservation, status: slot.status() });
+                }
+                let in_force = |it: &Refund| it.status != RefundStatus::Failed;
+                if activity.refund(reservation).is_some_and(|(_, it)| in_force(it)) {
+                    return Err(ApplyError::Refund(reservation));
+                }
+            }
+            open(&mut activity.refunds, reservation, refund_no, refund)
+        }
+        Body::RefundSettled { .. } => settled(activity, body, now),
+        Body::RefundFailed { reservation, refund_no, .. } => {
+            let refund = open_refund(&mut activity.refunds, reservation, refund_no)?;
+            refund.status = RefundStatus::Failed;
+            Ok(())
+        }
+        _ => unreachable!("`change` sends none of the others here"),
+    }
+}
+
+/// A refund of an archived activity took a step.
+pub(super) fn after_archive(tombstone: &mut Tombstone, body: &Body<'_>) -> Result<(), ApplyError> {
+    match *body {
+        Body::RefundRequested { reservation, refund_no, restock, free_limit, .. } => {
+            if restock || free_limit {
+                return Err(ApplyError::Refund(reservation));
+            }
+            open(&mut tombstone.refunds, reservation, refund_no, Refund::requested(body))
+        }
+        Body::RefundSettled { reservation, refund_no, held, figures, .. } => {
+            if held > 0 || figures != Figures::default() {
+                return Err(ApplyError::Refund(reservation));
+            }
+            let refund = open_refund(&mut tombstone.refunds, reservation, refund_no)?;
+            refund.status = RefundStatus::Settled;
+            Ok(())
+        }
+        Body::RefundFailed { reservation, refund_no, .. } => {
+            let refund = open_refund(&mut tombstone.refunds, reservation, refund_no)?;
+            refund.status = RefundStatus::Failed;
+            Ok(())
+        }
+        _ => unreachable!("`apply` sends none of the others here"),
+    }
+}
+
+/// Keeps the list of what the provider has yet to settle, once an event has been applied.
+pub(super) fn note(shard: &mut Shard, event: &Event<'_>, shard_seq: u64) {
+    match event.body {
+        Body::RefundRequested {
+            activity,
+            reservation,
+            user,
+            refund_no,
+            scope,
+            restock,
+            free_limit,
+            channel,
+            payment_no,
+            transaction,
+            amount,
+            ..
+        } => {
+            // Which payment paid an order is known here; for what else goes back, the event says.
+            let paid = match scope {
+                RefundScope::Order => shard.activity(activity),
+                RefundScope::Payment => None,
+            };
+            let (channel, payment_no, transaction) =
+                paid.map_or((channel, payment_no, transaction), |it| it.paid_by(reservation));
+            let it = OpenRefund {
+                activity,
+                user,
+                scope,
+                restock,
+                free_limit,
+                channel: channel.into(),
+                payment_no: payment_no.into(),
+                transaction: transaction.into(),
+                amount,
+                requested_ms: event.at_ms,
+                shard_seq,
+            };
+            shard.open_refunds.insert((reservation, refund_no.into()), it);
+        }
+        Body::RefundSettled { reservation, refund_no, .. }
+        | Body::RefundFailed { reservation, refund_no, .. } => {
+            shard.open_refunds.remove(&(reservation, refund_no.into()));
+        }
+        _ => {}
+    }
+}
+
+impl Refund {
+    fn requested(body: &Body<'_>) -> Self {
+        let Body::RefundRequested { scope, restock, free_limit, .. } = *body else {
+            unreachable!("a request is meant");
+        };
+        Self { scope, restock, free_limit, status: RefundStatus::Requested }
+    }
+}
+
+/// Opens a refund: its number is new, or its provider refused it before.
+fn open(
+    refunds: &mut Refunds,
+    reservation: ReservationId,
+    refund_no: &str,
+    refund: Refund,
+) -> Result<(), ApplyError> {
+    let moves = refund.restock || refund.free_limit;
+    if refund.scope == RefundScope::Payment && moves {
+        return Err(ApplyError::Refund(reservation));
+    }
+    let key = (reservation, refund_no.into());
+    if refunds.get(&key).is_some_and(|it| it.status != RefundStatus::Failed) {
+        return Err(ApplyError::Refund(reservation));
+    }
+    refunds.insert(key, refund);
+    Ok(())
+}
+
+fn open_refund<'r>(
+    refunds: &'r mut Refunds,
+    reservation: ReservationId,
+    refund_no: &str,
+) -> Result<&'r mut Refund, ApplyError> {
+    let refund = refunds.get_mut(&(reservation, refund_no.into()));
+    refund.filter(|it| it.status == RefundStatus::Requested).ok_or(ApplyError::Refund(reservation))
+}
+
+fn settled(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Result<(), ApplyError> {
+    let Body::RefundSettled { reservation, user, held, version, figures, refund_no, .. } = *body
+    else {
+        unreachable!("`changed` sends nothing else here");
+    };
+    activity.check_version(now, version)?;
+    let slot = *activity.slot(reservation).ok_or(ApplyError::UnknownReservation(reservation))?;
+    if slot.user() != user {
+        return Err(ApplyError::Mismatch(reservation));
+    }
+    let refund = *open_refund(&mut activity.refunds, reservation, refund_no)?;
+    let back = |moves: bool| if moves { slot.quantity() } else { 0 };
+    let following = activity.figures.moved(Pool::Sold, Pool::Available, back(refund.restock));
+    activity.check_figures(now, following, figures)?;
+    activity.check_held(now, user, |held| held.checked_sub(back(refund.free_limit)), held)?;
+
+    activity.figures = figures;
+    activity.users.set_held(user, held);
+    open_refund(&mut activity.refunds, reservation, refund_no)?.status = RefundStatus::Settled;
+    Ok(())
+}

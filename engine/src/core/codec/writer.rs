@@ -1,0 +1,45 @@
+//! Bytes on their way out.
+
+/// Fixed bytes that are gathered before they are appended: more than any event has between two
+/// texts, but a definition's.
+const GATHERED_MAX: usize = 64;
+
+/// Appends fields to a buffer. Those of a fixed width are gathered first, at places that the
+/// compiler knows because all of this is inlined, and appended together: one look at the buffer's
+/// capacity instead of one a field.
+pub(super) struct Writer<'a> {
+    out: &'a mut Vec<u8>,
+    gathered: [u8; GATHERED_MAX],
+    count: usize,
+}
+
+impl<'a> Writer<'a> {
+    #[inline(always)]
+    pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
+        Self { out, gathered: [0; GATHERED_MAX], count: 0 }
+    }
+
+    /// Appends the bytes of a field of a fixed width.
+    #[inline(always)]
+    pub(super) fn fixed<const N: usize>(&mut self, bytes: [u8; N]) {
+        if self.count + N > GATHERED_MAX {
+            self.flush();
+        }
+        self.gathered[self.count..self.count + N].copy_from_slice(&bytes);
+        self.count += N;
+    }
+
+    /// Appends any bytes.
+    #[inline(always)]
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.flush();
+        self.out.extend_from_slice(bytes);
+    }
+
+    /// Appends what is gathered.
+    #[inline(always)]
+    pub(super) fn flush(&mut self) {
+        self.out.extend_from_slice(&self.gathered[..self.count]);
+        self.count = 0;
+    }
+}

@@ -1,0 +1,325 @@
+//! The hash table of an activity's users: what nearly every purchase waits for, because nothing
+//! else of it lies anywhere in memory.
+//!
+//! - **One cache line a look-up.** Entries of 16 bytes lie four to a line, and a full line's
+//!   surplus in the next ([linear probing]); users are never removed, so a look-up ends at the
+//!   first vacancy, which is where the user would come.
+//! - **Little is moved at once.** A table that grows moves all it holds, under the shard's lock,
+//!   and with ten million users that is a pause which every shopper sees. So the table lies in
+//!   parts, and a full part alone is split in two ([extendible hashing]): what one purchase can
+//!   wait for is the moving of 3,276 entries, tens of microseconds.
+//! - **An activity without users takes no memory**, for most are small.
+//!
+//! [linear probing]: https://en.wikipedia.org/wiki/Linear_probing
+//! [extendible hashing]: https://en.wikipedia.org/wiki/Extendible_hashing
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+
+use super::ids::{Position, UserId};
+
+/// Entries in a cache line.
+const LINE_USERS: usize = 4;
+
+/// Lines of a new part.
+const PART_LINES_MIN: usize = 2;
+/// Lines of a part that is split instead of doubled.
+const PART_LINES_MAX: usize = 1_024;
+
+/// Parts from which on lines are fetched ahead: with fewer the table takes a megabyte at most.
+const FETCHED_PARTS_MIN: usize = 16;
+
+/// What is known of a user: 16 bytes with the id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct User {
+    pub(super) id: UserId,
+    /// Units reserved or bought, but for refunds that freed the limit.
+    pub(super) held: u32,
+    /// The newest reservation accepted here.
+    pub(super) last: Option<Position>,
+}
+
+/// Entries from the front, then vacancies.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(align(64))]
+struct Line([Option<User>; LINE_USERS]);
+
+const _: () = assert!(size_of::<Line>() == 64, "a line of the table is a line of the cache");
+
+/// Where a user is, or would come. Good until the table changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    hash: u64,
+    part: u32,
+    line: u32,
+    entry: u8,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct UserTable {
+    hasher: FixedState,
+    /// The part of each prefix of `depth` bits; none before the first user.
+    directory: Vec<u32>,
+    depth: u32,
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    /// A power of two of them.
+    lines: Box<[Line]>,
+    count: usize,
+    /// Bits of the prefix that its hashes have in common.
+    depth: u32,
+}
+
+impl UserTable {
+    pub(super) fn new(hasher: FixedState) -> Self {
+        Self { hasher, directory: Vec::new(), depth: 0, parts: Vec::new() }
+    }
+
+    /// The place of `id`, and the user where there is one.
+    #[inline]
+    pub(super) fn find(&self, id: UserId) -> (Place, Option<&User>) {
+        let hash = self.hasher.hash_one(id);
+        let Some(&part) = self.directory.get(prefix(hash, self.depth)) else {
+            return (Place { hash, part: 0, line: 0, entry: 0 }, None);
+        };
+        let (line, entry) = self.parts[part as usize].find(hash, id);
+        let user = self.parts[part as usize].lines[line as usize].0[usize::from(entry)].as_ref();
+        (Place { hash, part, line, entry }, user)
+    }
+
+    /// The user `id` at `place`, which was found since the table last changed; one that holds
+    /// nothing is put there where there is none.
+    #[inline]
+    pub(super) fn entry(&mut self, mut place: Place, id: UserId) -> &mut User {
+        while !self.has_room(place) {
+            self.grow(place.hash);
+            (place, _) = self.find(id);
+        }
+        let part = &mut self.parts[place.part as usize];
+        let entry = &mut part.lines[place.line as usize].0[usize::from(place.entry)];
+        part.count += usize::from(entry.is_none());
+        let user = entry.get_or_insert(User { id, held: 0, last: None });
+        assert!(user.id == id, "a place is used before the table changes");
+        user
+    }
+
+    /// Reads the home line of each of `users`. The reads do not wait for each other, so the lines
+    /// come from memory side by side, and who looks the users up next finds them at hand.
+    pub(super) fn fetch(&self, users: impl Iterator<Item = UserId>) {
+        // A table that the processor's own memory holds is at hand anyway.
+        if self.parts.len() < FETCHED_PARTS_MIN {
+            return;
+        }
+        let is_taken = |id| {
+            let hash = self.hasher.hash_one(id);
+            let part = &self.parts[self.directory[prefix(hash, self.depth)] as usize];
+            part.lines[part.home(hash)].0[0].is_some()
+        };
+        // The count is good for nothing, but the compiler must not find out.
+        std::hint::black_box(users.filter(|id| is_taken(*id)).count());
+    }
+
+    /// The users, in no order that anything may rest on.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &User> {
+        self.parts.iter().flat_map(|part| part.users())
+    }
+
+    /// Whether the user of `place` is there or may come there.
+    #[inline]
+    fn has_room(&self, place: Place) -> bool {
+        let Some(part) = self.parts.get(place.part as usize) else { return false };
+        part.count < users_max(part.lines.len())
+            || part.lines[place.line as usize].0[usize::from(place.entry)].is_some()
+    }
+
+    /// Makes room for one more user with `hash`: doubles its part, or splits it in two. Hashes
+    /// that agree in their next bit all go to one half, and may want this again.
+    #[cold]
+    fn grow(&mut self, hash: u64) {
+        if self.directory.is_empty() {
+            self.directory.push(0);
+            self.parts.push(Part::new(PART_LINES_MIN, 0));
+            return;
+        }
+        let index = self.directory[prefix(hash, self.depth)];
+        let part = &mut self.parts[index as usize];
+        let (lines, depth) = (part.lines.len(), part.depth);
+        if lines < PART_LINES_MAX {
+            let old = std::mem::replace(part, Part::new(2 * lines, depth));
+            old.users().for_each(|user| part.insert(self.hasher.hash_one(user.id), *user));
+            return;
+        }
+        assert!(depth < PREFIX_BITS_MAX, "a hash that scatters nothing");
+        if depth == self.depth {
+            // Every prefix gets one more bit.
+            self.depth += 1;
+            self.directory = self.directory.iter().flat_map(|part| [*part; 2]).collect();
+        }
+        let mut halves = [Part::new(lines, depth + 1), Part::new(lines, depth + 1)];
+        for user in part.users() {
+            let hash = self.hasher.hash_one(user.id);
+            halves[prefix(hash, depth + 1) % 2].insert(hash, *user);
+        }
+        // The prefixes that lead to the part are neighbours; the next bit is set in the upper half.
+        let prefixes = 1 << (self.depth - depth);
+        let first = prefix(hash, self.depth) / prefixes * prefixes;
+        let added = u32::try_from(self.parts.len())
+            .unwrap_or_else(|_| unreachable!("four thousand million parts fit no memory"));
+        self.directory[first + prefixes / 2..first + prefixes].fill(added);
+        let [low, high] = halves;
+        self.parts[index as usize] = low;
+        self.parts.push(high);
+    }
+}
+
+impl Part {
+    fn new(lines: usize, depth: u32) -> Self {
+        Self { lines: vec![Line::default(); lines].into(), count: 0, depth }
+    }
+
+    /// The line and the entry of `id`, or those of the vacancy where it would come: there is
+    /// always one, for a part is never full.
+    #[inline]
+    fn find(&self, hash: u64, id: UserId) -> (u32, u8) {
+        let mut line = self.home(hash);
+        loop {
+            let is_it = |user: &Option<User>| user.is_none_or(|user| user.id == id);
+            if let Some(entry) = self.lines[line].0.iter().position(is_it) {
+                #[expect(clippy::cast_possible_truncation, reason = "a part is small")]
+                return (line as u32, entry as u8);
+            }
+            line = self.after(line);
+        }
+    }
+
+    /// Adds a user that is not there.
+    #[inline]
+    fn insert(&mut self, hash: u64, user: User) {
+        let mut line = self.home(hash);
+        self.count += 1;
+        loop {
+            if let Some(vacancy) = self.lines[line].0.iter_mut().find(|entry| entry.is_none()) {
+                *vacancy = Some(user);
+                return;
+            }
+            line = self.after(line);
+        }
+    }
+
+    /// The line where a user with `hash` is looked for first.
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        #[expect(clippy::cast_possible_truncation, reason = "the mask keeps what a part has")]
+        let line = hash as usize & (self.lines.len() - 1);
+        line
+    }
+
+    /// The line after `line`, the first after the last.
+    #[inline]
+    fn after(&self, line: usize) -> usize {
+        (line + 1) & (self.lines.len() - 1)
+    }
+
+    fn users(&self) -> impl Iterator<Item = &User> {
+        self.lines.iter().flat_map(|line| line.0.iter().flatten())
+    }
+}
+
+/// Users of a part at most: four fifths of its room. A look-up for a stranger then sees one line
+/// or two, and less than four in a part that is about to grow; beyond, the lines it sees double
+/// with every few users. Right after it grew a part is half as full, which is the worst case of
+/// [`Slot`](super::reservation::Slot)'s budget.
+const fn users_max(lines: usize) -> usize {
+    lines * LINE_USERS * 4 / 5
+}
+
+/// Bits of a hash that choose its line within the largest part.
+const LINE_BITS: u32 = PART_LINES_MAX.trailing_zeros();
+
+/// Bits that are left to choose a part by.
+const PREFIX_BITS_MAX: u32 = u64::BITS - LINE_BITS;
+
+/// The `depth` highest bits of a hash.
+#[inline]
+const fn prefix(hash: u64, depth: u32) -> usize {
+    // In two steps: a shift by all 64 bits would be none.
+    (hash >> 1 >> (u64::BITS - 1 - depth)) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PART_USERS_MAX: usize = users_max(PART_LINES_MAX);
+
+    fn user(id: u64) -> UserId {
+        UserId::new(id).unwrap()
+    }
+
+    fn add_unit(table: &mut UserTable, id: u64) {
+        let (place, _) = table.find(user(id));
+        table.entry(place, user(id)).held += 1;
+    }
+
+    #[test]
+    fn every_user_is_found_again_however_often_parts_were_split() {
+        let mut table = UserTable::new(FixedState::with_seed(7));
+        assert!(table.find(user(1)).1.is_none());
+        let count = 40 * PART_USERS_MAX as u64;
+        for round in 1..=2 {
+            for id in 1..=count {
+                add_unit(&mut table, id);
+            }
+            assert_eq!(table.iter().count() as u64, count);
+            for id in 1..=count {
+                let expected = User { id: user(id), held: round, last: None };
+                assert_eq!(table.find(user(id)).1, Some(&expected));
+            }
+        }
+        assert!(table.find(user(count + 1)).1.is_none());
+        assert!(table.parts.len() > 40);
+        for part in &table.parts {
+            assert_eq!(part.count, part.users().count());
+            assert!(part.count <= PART_USERS_MAX);
+        }
+    }
+
+    #[test]
+    fn a_table_without_users_takes_no_memory_and_a_small_one_little() {
+        let mut table = UserTable::new(FixedState::with_seed(7));
+        assert_eq!((table.directory.capacity(), table.parts.capacity()), (0, 0));
+        (1..=6).for_each(|id| add_unit(&mut table, id));
+        assert_eq!(table.parts.len(), 1);
+        assert_eq!(table.parts[0].lines.len(), PART_LINES_MIN);
+    }
+
+    #[test]
+    fn a_full_part_still_answers_within_a_few_lines() {
+        let mut table = UserTable::new(FixedState::with_seed(7));
+        (1..=PART_USERS_MAX as u64).for_each(|id| add_unit(&mut table, id));
+        let part = &table.parts[0];
+        assert_eq!((table.parts.len(), part.count), (1, PART_USERS_MAX));
+        let strangers = PART_USERS_MAX as u64 + 1..=2 * PART_USERS_MAX as u64;
+        let lines = |id| {
+            let (place, _) = table.find(user(id));
+            let home = place.hash % PART_LINES_MAX as u64;
+            (u64::from(place.line) + PART_LINES_MAX as u64 - home) % PART_LINES_MAX as u64 + 1
+        };
+        let total: u64 = strangers.map(lines).sum();
+        assert!(total < 5 * PART_USERS_MAX as u64, "{total} lines for {PART_USERS_MAX} strangers");
+    }
+
+    #[test]
+    #[should_panic(expected = "before the table changes")]
+    fn a_place_that_is_stale_is_a_bug() {
+        let mut table = UserTable::new(FixedState::with_seed(7));
+        add_unit(&mut table, 1);
+        let (place, _) = table.find(user(1));
+        table.entry(place, user(2));
+    }
+}

@@ -1,0 +1,150 @@
+//! The bytes of calls and answers, as far as a load generator needs them.
+
+use std::io::Write as _;
+
+use super::super::plan::Request;
+use super::super::wire::{Malformed, write_request_id};
+
+/// Lines that an answer may nest.
+const DEPTH_MAX: usize = 4;
+
+/// Composes calls.
+pub(in super::super) struct Calls {
+    activity: u64,
+    run: u32,
+}
+
+impl Calls {
+    /// Purchases of one unit of `activity`; `run` sets its request ids apart.
+    pub(super) const fn new(activity: u64, run: u32) -> Self {
+        Self { activity, run }
+    }
+
+    /// Appends the purchase of a plan's request.
+    pub(super) fn reserve(&self, first_user: u64, request: Request, out: &mut Vec<u8>) {
+        let mut number = itoa::Buffer::new();
+        out.extend_from_slice(b"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_reserve\r\n$1\r\n1\r\n");
+        word(number.format(self.activity).as_bytes(), out);
+        word(number.format(first_user + u64::from(request.shopper)).as_bytes(), out);
+        out.extend_from_slice(b"$36\r\n");
+        write_request_id(self.run, request.shopper, request.attempt, out);
+        out.extend_from_slice(b"\r\n$1\r\n1\r\n");
+    }
+}
+
+fn word(bytes: &[u8], out: &mut Vec<u8>) {
+    // Writing into memory does not fail.
+    let _ = write!(out, "${}\r\n", bytes.len());
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// A command of any words.
+pub(super) fn command(words: &[&[u8]], out: &mut Vec<u8>) {
+    let _ = write!(out, "*{}\r\n", words.len());
+    words.iter().for_each(|bytes| word(bytes, out));
+}
+
+/// An answer, borrowed from what was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Answer<'a> {
+    Integer(i64),
+    Text(&'a [u8]),
+    Error(&'a [u8]),
+    List(Vec<Answer<'a>>),
+}
+
+impl Answer<'_> {
+    /// A number that is none below 0.
+    pub(super) fn unsigned(&self) -> Option<u64> {
+        match self {
+            Self::Integer(number) => u64::try_from(*number).ok(),
+            _ => None,
+        }
+    }
+
+    /// The value of a field of a flat list of names and values.
+    pub(super) fn field(&self, name: &str) -> Option<u64> {
+        let Self::List(items) = self else { return None };
+        let mut pairs = items.chunks_exact(2);
+        pairs.find(|pair| pair[0] == Answer::Text(name.as_bytes()))?[1].unsigned()
+    }
+}
+
+/// Reads the answer at the beginning of `bytes`, and how long it is; `None` while it is incomplete.
+///
+/// # Errors
+/// It is none of RESP2.
+pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Answer<'_>, usize)>, Malformed> {
+    parse_nested(bytes, DEPTH_MAX)
+}
+
+fn parse_nested(bytes: &[u8], depth: usize) -> Result<Option<(Answer<'_>, usize)>, Malformed> {
+    let Some(end) = memchr::memchr(b'\n', bytes) else { return Ok(None) };
+    let line = bytes[..end].strip_suffix(b"\r").ok_or(Malformed)?;
+    let (kind, text) = line.split_first().ok_or(Malformed)?;
+    let number = || -> Result<i64, Malformed> {
+        std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()).ok_or(Malformed)
+    };
+    let mut at = end + 1;
+    let answer = match kind {
+        b'+' => Answer::Text(text),
+        b'-' => Answer::Error(text),
+        b':' => Answer::Integer(number()?),
+        b'$' => match usize::try_from(number()?) {
+            Err(_) => Answer::Text(b""),
+            Ok(length) => {
+                let Some(text) = bytes.get(at..at + length + 2) else { return Ok(None) };
+                at += length + 2;
+                Answer::Text(text.strip_suffix(b"\r\n").ok_or(Malformed)?)
+            }
+        },
+        b'*' if depth > 0 => {
+            let mut items = Vec::new();
+            for _ in 0..number()? {
+                let Some((item, length)) = parse_nested(&bytes[at..], depth - 1)? else {
+                    return Ok(None);
+                };
+                items.push(item);
+                at += length;
+            }
+            Answer::List(items)
+        }
+        _ => return Err(Malformed),
+    };
+    Ok(Some((answer, at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_read_whole_or_not_at_all() {
+        let bytes = b"*4\r\n:1\r\n:4294967297\r\n$18\r\n100000004294967297\r\n:9\r\n";
+        for cut in 0..bytes.len() {
+            assert_eq!(parse(&bytes[..cut]), Ok(None), "cut at {cut}");
+        }
+        let (answer, length) = parse(bytes).unwrap().unwrap();
+        let Answer::List(items) = answer else { panic!("no list") };
+        assert_eq!(
+            (length, items.len(), items[1].unsigned()),
+            (bytes.len(), 4, Some(4_294_967_297))
+        );
+        assert_eq!(parse(b"-OVERLOADED x\r\n"), Ok(Some((Answer::Error(b"OVERLOADED x"), 15))));
+        assert_eq!(parse(b"HTTP/1.1 200 OK\r\n"), Err(Malformed));
+    }
+
+    #[test]
+    fn a_composed_purchase_is_the_command_that_it_says() {
+        let request = Request { shopper: 4, attempt: 2 };
+        let mut bytes = Vec::new();
+        Calls::new(30_001, 7).reserve(1, request, &mut bytes);
+        let mut id = Vec::new();
+        write_request_id(7, 4, 2, &mut id);
+        let words = [&b"FCALL"[..], b"sluice_reserve", b"1", b"30001", b"5", &id, b"1"];
+        let mut expected = Vec::new();
+        command(&words, &mut expected);
+        assert_eq!(bytes, expected);
+    }
+}

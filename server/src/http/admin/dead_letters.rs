@@ -1,0 +1,143 @@
+//! Orders that could not be made: listed, tried again, given up.
+
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use bridge::sql::dead_letter_list::DeadLetterRow;
+use bridge::sql::dead_letters::State as LetterState;
+use bridge::sql::queries::Window;
+use engine::core::event::Actor;
+use serde::{Deserialize, Serialize};
+
+use super::activities::name;
+use crate::app::Shared;
+use crate::http::input::{Admin, Params, Segment};
+use crate::http::json;
+use crate::http::problem::{Code, Problem};
+use crate::http::request_id::RequestId;
+use crate::http::views::PurchaseJson;
+use crate::time::Instant;
+
+/// Dead letters of a page where nobody says.
+const PAGE_SIZE: u32 = 20;
+
+/// The largest page.
+const PAGE_SIZE_MAX: u32 = 100;
+
+/// `?status=&page=&page_size=`, from 1.
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    status: Option<String>,
+    page: Option<u32>,
+    page_size: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct ListJson<'a> {
+    total: u64,
+    page: u32,
+    page_size: u32,
+    items: Vec<LetterJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct LetterJson<'a> {
+    id: u64,
+    order_no: &'a str,
+    activity_id: u64,
+    user_id: u64,
+    status: &'static str,
+    reason: &'a str,
+    attempts: u64,
+    last_error: Option<&'a str>,
+    quantity: u64,
+    price: u64,
+    created_at: Instant,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resolved_at: Option<Instant>,
+}
+
+impl<'a> From<&'a DeadLetterRow> for LetterJson<'a> {
+    fn from(row: &'a DeadLetterRow) -> Self {
+        Self {
+            id: row.reservation_id,
+            order_no: &row.order_no,
+            activity_id: row.activity_id,
+            user_id: row.user_id,
+            status: row.state.name(),
+            reason: &row.reason,
+            attempts: row.attempts,
+            last_error: row.last_error.as_deref(),
+            quantity: row.quantity,
+            price: row.price,
+            created_at: Instant(row.created_ms),
+            resolved_at: row.resolved_ms.map(Instant),
+        }
+    }
+}
+
+/// `GET /api/admin/dead-letters`, the newest first.
+pub(super) async fn list(
+    State(shared): State<Arc<Shared>>,
+    _: Admin,
+    Params(wanted): Params<Wanted>,
+) -> Result<Response, Problem> {
+    let state = match &wanted.status {
+        None => None,
+        Some(name) => Some(
+            LetterState::from_name(name)
+                .ok_or_else(|| Problem::invalid("status must be open, delivered or rolled_back"))?,
+        ),
+    };
+    let (page, page_size) = (wanted.page.unwrap_or(1), wanted.page_size.unwrap_or(PAGE_SIZE));
+    if page == 0 || !(1..=PAGE_SIZE_MAX).contains(&page_size) {
+        let problem = format!("page starts at 1, page_size is 1 to {PAGE_SIZE_MAX}");
+        return Err(Problem::invalid(problem));
+    }
+    let offset = u64::from(page - 1) * u64::from(page_size);
+    let window = Window { offset, count: page_size };
+    let found = shared.app()?.orders.queries.dead_letters(state, window).await;
+    let found = found.map_err(|_| Code::DatabaseUnavailable)?;
+    let items = found.letters.iter().map(LetterJson::from).collect();
+    json(&ListJson { total: found.total, page, page_size, items }).map(IntoResponse::into_response)
+}
+
+/// `POST /api/admin/dead-letters/{id}/retry`: its order is tried again. What came of it, the
+/// purchase says.
+pub(super) async fn retry(
+    State(shared): State<Arc<Shared>>,
+    admin: Admin,
+    request_id: RequestId,
+    segment: Segment,
+) -> Result<Response, Problem> {
+    let app = shared.app()?;
+    let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
+    let retried = app.engine.dead_letter_retry(segment.reservation()?, actor)?;
+    let view = retried.durable().await?.map_err(by_letter)?;
+    json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
+}
+
+/// `POST /api/admin/dead-letters/{id}/rollback`: its units go back; a paid one's refund is asked
+/// for.
+pub(super) async fn rollback(
+    State(shared): State<Arc<Shared>>,
+    admin: Admin,
+    request_id: RequestId,
+    segment: Segment,
+) -> Result<Response, Problem> {
+    let app = shared.app()?;
+    let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
+    let rolled_back = app.engine.dead_letter_rollback(segment.reservation()?, actor)?;
+    let view = rolled_back.durable().await?.map_err(by_letter)?;
+    json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
+}
+
+/// The caller named a dead letter, not a purchase.
+fn by_letter(refusal: engine::core::command::Refusal) -> Problem {
+    let problem = Problem::from(refusal);
+    match problem.code {
+        Code::PurchaseNotFound => Code::DeadLetterNotFound.into(),
+        _ => problem,
+    }
+}

@@ -1,0 +1,84 @@
+//! Where a request comes from, and what it says of its device and its arm.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName};
+
+use super::headers::single;
+use crate::app::Shared;
+use crate::canary::Arm;
+use crate::gate::{DEVICE_BYTES_MAX, device};
+use crate::http::problem::{Code, Problem};
+use crate::listener::Peer;
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_DEVICE_ID: HeaderName = HeaderName::from_static("x-device-id");
+const X_CANARY: HeaderName = HeaderName::from_static("x-canary");
+const X_ADMISSION_TOKEN: HeaderName = HeaderName::from_static("x-admission-token");
+
+/// The client of a request.
+pub(crate) struct Client {
+    /// Its connection.
+    pub(crate) peer: Peer,
+    /// Its address, behind the proxies that are trusted.
+    pub(crate) ip: IpAddr,
+    /// The name that it gives its device.
+    pub(crate) device: Option<String>,
+    /// The arm of the canary that it asks for.
+    pub(crate) arm: Option<Arm>,
+    /// The admission token that it shows.
+    pub(crate) admission: Option<String>,
+}
+
+impl FromRequestParts<Arc<Shared>> for Client {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, shared: &Arc<Shared>) -> Result<Self, Problem> {
+        let peer = peer_of(parts);
+        let forwarded = parts.headers.get_all(&X_FORWARDED_FOR).iter();
+        // What is no text is no address either, and ends the walk like one.
+        let forwarded: Vec<_> = forwarded.map(|value| value.to_str().unwrap_or("?")).collect();
+        let ip = shared.gate.proxies.client(peer.ip(), forwarded.into_iter());
+        let headers = &parts.headers;
+        let device = match single(headers, &X_DEVICE_ID)? {
+            None => None,
+            Some(text) => Some(device(text).ok_or_else(bad_device)?.to_owned()),
+        };
+        let arm = single(headers, &X_CANARY)?.and_then(Arm::from_name);
+        let admission = single(headers, &X_ADMISSION_TOKEN)?.map(str::to_owned);
+        Ok(Self { peer, ip, device, arm, admission })
+    }
+}
+
+fn bad_device() -> Problem {
+    Problem::invalid(format!("X-Device-Id must be 1 to {DEVICE_BYTES_MAX} visible characters"))
+}
+
+/// The connection that a request came by.
+fn peer_of(parts: &Parts) -> Peer {
+    // Only a router that is called without a listener, in a test, knows none.
+    let nowhere = || Peer::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)));
+    parts.extensions.get::<Peer>().cloned().unwrap_or_else(nowhere)
+}
+
+/// Refuses what did not come over TLS, where that is asked for: only a proxy that is trusted can
+/// say that it did.
+///
+/// # Errors
+/// `tls_required`
+pub(crate) fn require_tls(
+    shared: &Shared,
+    headers: &HeaderMap,
+    peer: Option<&Peer>,
+) -> Result<(), Code> {
+    if !shared.gate.require_tls {
+        return Ok(());
+    }
+    let trusted = peer.is_some_and(|peer| shared.gate.proxies.trust(peer.ip()));
+    let by_tls = matches!(single(headers, &X_FORWARDED_PROTO), Ok(Some("https")));
+    if trusted && by_tls { Ok(()) } else { Err(Code::TlsRequired) }
+}

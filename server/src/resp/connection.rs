@@ -1,0 +1,160 @@
+//! One connection: its socket, its conversation, and the bytes between them.
+//!
+//! An idle connection holds no buffers: what is read is read into the loop's own input, and only
+//! the beginning of a request that is not whole yet is kept here; an output is lent while there is
+//! something to send.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::Shutdown;
+use std::time::Instant;
+
+use mio::net::TcpStream;
+
+use super::request::REQUEST_BYTES_MAX;
+use super::session::Session;
+
+/// A buffer larger than this is let go of once it is empty.
+const KEPT_BYTES_MAX: usize = 4 * 1024;
+
+/// A connection of a loop.
+pub(super) struct Connection {
+    stream: TcpStream,
+    /// What it has said about itself.
+    pub(super) session: Session,
+    /// Read, and not yet a whole request.
+    pub(super) rest: Vec<u8>,
+    /// To be sent.
+    pub(super) output: Vec<u8>,
+    sent: usize,
+    /// It waits in the loop's queue to be read.
+    pub(super) is_queued: bool,
+    /// The peer says that no more will come: it is read to its end, for no event tells again.
+    pub(super) is_closing: bool,
+    /// Nothing more will come from it.
+    pub(super) is_over: bool,
+    /// Until then it may stand still: its peer does not read, or takes leave.
+    pub(super) patience: Option<Instant>,
+    /// All was said; what it still sends is read away.
+    pub(super) is_lingering: bool,
+}
+
+/// What a look at the socket brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Heard {
+    /// So many bytes.
+    Bytes(usize),
+    /// Nothing for now.
+    Nothing,
+    /// Nothing ever again.
+    End,
+}
+
+/// How far an output was sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sent {
+    /// To its end.
+    All,
+    /// The peer does not read as fast as we write.
+    Part,
+    /// The peer is gone.
+    Broken,
+}
+
+impl Connection {
+    /// A connection that begins.
+    pub(super) const fn new(stream: TcpStream, session: Session) -> Self {
+        Self {
+            stream,
+            session,
+            rest: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            is_queued: false,
+            is_closing: false,
+            is_over: false,
+            patience: None,
+            is_lingering: false,
+        }
+    }
+
+    /// Its socket.
+    pub(super) const fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// Whether something is still to be sent.
+    pub(super) const fn is_behind(&self) -> bool {
+        self.sent < self.output.len()
+    }
+
+    /// Bytes that it holds.
+    pub(super) const fn bytes(&self) -> usize {
+        self.output.len() + self.rest.len()
+    }
+
+    /// Reads into `into`, which has room.
+    fn hear(&mut self, into: &mut [u8]) -> Heard {
+        loop {
+            return match self.stream.read(into) {
+                Ok(0) => Heard::End,
+                Ok(bytes) => Heard::Bytes(bytes),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Heard::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                // A reset, a time-out of the network: whatever it is, nobody is there.
+                Err(_) => Heard::End,
+            };
+        }
+    }
+
+    /// Reads into `input` behind the `kept` bytes that are there: how far it is filled, and whether
+    /// there may be more that no event will tell of.
+    pub(super) fn fill(&mut self, input: &mut [u8], kept: usize) -> (usize, bool) {
+        if kept > REQUEST_BYTES_MAX {
+            return (kept, true);
+        }
+        match self.hear(&mut input[kept..]) {
+            // A socket that gave less than there was room for is empty: the next byte is an event.
+            Heard::Bytes(bytes) => (kept + bytes, self.is_closing || kept + bytes == input.len()),
+            Heard::Nothing => (kept, false),
+            Heard::End => {
+                self.is_over = true;
+                (kept, false)
+            }
+        }
+    }
+
+    /// Keeps what was read behind the last whole request.
+    pub(super) fn keep(&mut self, rest: &[u8]) {
+        self.rest.clear();
+        if rest.is_empty() && self.rest.capacity() > KEPT_BYTES_MAX {
+            self.rest = Vec::new();
+        }
+        self.rest.extend_from_slice(rest);
+    }
+
+    /// Sends what the socket takes.
+    pub(super) fn send(&mut self) -> Sent {
+        while self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(0) => return Sent::Broken,
+                Ok(bytes) => {
+                    self.sent += bytes;
+                    self.patience = None;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Part,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Sent::Broken,
+            }
+        }
+        self.sent = 0;
+        self.output.clear();
+        Sent::All
+    }
+
+    /// Says that nothing more will be sent. A peer that is gone already need not hear it.
+    pub(super) fn take_leave(&mut self) {
+        self.is_lingering = true;
+        self.rest = Vec::new();
+        let _ = self.stream.shutdown(Shutdown::Write);
+    }
+}

@@ -1,0 +1,184 @@
+//! The Redis protocol: the calls of the function library, durable before they are answered.
+//!
+//! # The story on one page
+//!
+//! A [loop](event_loop) for each core listens on the same address; the kernel spreads connections
+//! over them. A loop reads what has come on all its connections, cuts it into
+//! [requests](request), and [decides](commands) them in order; the answers of a [turn] are made
+//! durable with one write, which the loop does itself, and leave with one write a connection. So
+//! pipelining and many connections make large commits, and a lone request wakes no other thread.
+//!
+//! The calls themselves are the [function library](functions)'s, with its [arguments] and codes;
+//! the compatibility [keys] are read from the engine's state. What a purchase may do is decided by
+//! the engine alone.
+//!
+//! | file | idea |
+//! |---|---|
+//! | `request`, `reply` | the protocol: borrowed words in, bytes out |
+//! | `event_loop`, `connections`, `connection` | sockets and buffers, all bounded |
+//! | `pipeline`, `turn`, `render` | answers in order, after one commit |
+//! | `commands`, `functions`, `arguments`, `keys` | what is asked |
+//! | `connection_commands`, `session`, `access`, `blacklist` | who asks, and what else they say |
+
+pub(crate) mod access;
+mod arguments;
+mod blacklist;
+mod commands;
+mod connection;
+mod connection_commands;
+mod connections;
+mod event_loop;
+mod functions;
+mod keys;
+mod pipeline;
+mod render;
+mod reply;
+mod request;
+mod session;
+mod turn;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use engine::{BatchAnswer, Busy, Engine};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use crate::app::Shared;
+use crate::config::Resp;
+use crate::http::problem::{Code, Problem};
+use crate::listener::ConnectionCounts;
+use crate::metrics::PurchaseOutcome;
+use access::Users;
+use event_loop::EventLoop;
+
+/// Connections that the kernel holds for us between two accepts.
+const BACKLOG: i32 = 4096;
+
+/// How the port is run.
+pub(crate) struct Options {
+    /// Its address; port 0 takes a free one.
+    pub(crate) address: SocketAddr,
+    /// Its bounds.
+    pub(crate) bounds: Resp,
+    /// Who may call; nobody: everybody on this machine.
+    pub(crate) users: Users,
+    /// Honour the times that callers give.
+    pub(crate) test_clock: bool,
+    /// For peers to take what was answered when the server ends.
+    pub(crate) drain_timeout: Duration,
+}
+
+/// What the loops share.
+struct Port {
+    shared: Arc<Shared>,
+    users: Users,
+    test_clock: bool,
+    connections_max: usize,
+    write_timeout: Duration,
+    drain_timeout: Duration,
+    started: Instant,
+    counts: Arc<ConnectionCounts>,
+    is_stopping: AtomicBool,
+}
+
+impl Port {
+    /// The engine, once it is there, for a loop that commits by itself.
+    fn engine(&self) -> Option<Engine> {
+        self.shared.app().ok().map(|app| app.engine.committing())
+    }
+
+    /// Counts a purchase.
+    fn count(&self, outcome: &turn::PurchaseOutcome) {
+        self.shared.metrics.purchase(match outcome.map(|answer| answer.answer) {
+            Ok(BatchAnswer::Reserved(_)) => PurchaseOutcome::Accepted,
+            Ok(BatchAnswer::Replayed(_)) => PurchaseOutcome::Replayed,
+            Ok(BatchAnswer::Refused(refusal)) => {
+                PurchaseOutcome::Refused(Problem::from(refusal).code)
+            }
+            Err(Busy::Overloaded) => PurchaseOutcome::Refused(Code::Overloaded),
+            Err(Busy::LogUnavailable) => PurchaseOutcome::Refused(Code::LogUnavailable),
+        });
+    }
+}
+
+/// The running port.
+pub(crate) struct RespServer {
+    /// Where it listens.
+    pub(crate) address: SocketAddr,
+    port: Arc<Port>,
+    wakers: Vec<mio::Waker>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl RespServer {
+    /// Listens, and answers from now on; calls are `RECOVERING` until `shared` has its engine.
+    ///
+    /// # Errors
+    /// The address is taken, or the operating system refuses sockets or threads.
+    pub(crate) fn start(options: Options, shared: &Arc<Shared>) -> io::Result<Self> {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let loops = if options.bounds.loops == 0 { cores } else { options.bounds.loops };
+        let (address, listeners) = listen(options.address, loops)?;
+        let port = Arc::new(Port {
+            shared: Arc::clone(shared),
+            users: options.users,
+            test_clock: options.test_clock,
+            connections_max: options.bounds.connections_max,
+            write_timeout: options.bounds.write_timeout,
+            drain_timeout: options.drain_timeout,
+            started: Instant::now(),
+            counts: Arc::clone(&shared.resp_connections),
+            is_stopping: AtomicBool::new(false),
+        });
+        let mut server =
+            Self { address, port: Arc::clone(&port), wakers: Vec::new(), threads: Vec::new() };
+        for (number, listener) in listeners.into_iter().enumerate() {
+            let (event_loop, waker) = EventLoop::new(Arc::clone(&port), listener)?;
+            let builder = std::thread::Builder::new().name(format!("resp-{number}"));
+            server.threads.push(builder.spawn(move || event_loop.run())?);
+            server.wakers.push(waker);
+        }
+        Ok(server)
+    }
+
+    /// Accepts nobody any more, answers what has come, and ends the loops.
+    pub(crate) fn stop(self) {
+        self.port.is_stopping.store(true, Ordering::Release);
+        for waker in &self.wakers {
+            if let Err(error) = waker.wake() {
+                tracing::warn!("a loop of the Redis port hears of its end later: {error}");
+            }
+        }
+        for thread in self.threads {
+            // A loop that panics aborts the process.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// `count` sockets on one address, over which the kernel spreads connections.
+fn listen(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
+    // Sockets that share their port do not notice a stranger who shares it as well: one that does
+    // not share finds out first, and finds the port where any will do.
+    let alone = socket(address, false)?;
+    let address = alone.local_addr()?.as_socket().unwrap_or(address);
+    drop(alone);
+    let bound = |_| socket(address, true).map(TcpListener::from);
+    Ok((address, (0..count).map(bound).collect::<io::Result<_>>()?))
+}
+
+fn socket(address: SocketAddr, shares: bool) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shares)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    if shares {
+        socket.listen(BACKLOG)?;
+    }
+    Ok(socket)
+}

@@ -1,0 +1,238 @@
+//! One turn of a loop: everything that had arrived is decided, then made durable, then answered.
+//!
+//! Answers are kept in the order in which their requests came, each with the connection it goes
+//! to, and are written when the turn ends: those that rest on the log wait for it there, and the
+//! first that is not durable yet makes the loop commit, with all that was decided in the turn. So
+//! one durable write answers a whole turn, and a turn of refusals on durable state writes none.
+//!
+//! Purchases of one activity that follow each other, from whichever connections, are one batch:
+//! one lock, one hold of the log. Anything else that the engine is asked ends the batch first, so
+//! that every connection's commands happen in its order.
+
+use std::ops::Range;
+
+use engine::core::command::{Refusal, Reservation};
+use engine::core::event::Front;
+use engine::core::ids::{ActivityId, OrderPrefix, UserId};
+use engine::{
+    ActivityView, BatchAnswer, BatchRequest, Busy, Called, CountedAnswer, Engine, LogUnavailable,
+    Pending, Purchase, Refused,
+};
+
+use super::blacklist::Blacklist;
+use super::functions::Codes;
+use super::keys;
+use super::render;
+use super::reply::{Protocol, Reply};
+
+/// Purchases of one batch: its events are a part of what may be in flight.
+const BATCH_MAX: usize = 1024;
+
+/// Answers of one turn: about a frame of the log.
+const ANSWERS_MAX: usize = 8192;
+
+/// Bytes of answers that rest on nothing: they may be longer than what asks for them.
+const WRITTEN_BYTES_MAX: usize = 1 << 20;
+
+/// Where an answer goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Address {
+    /// The connection's place in the loop's table.
+    pub(super) connection: usize,
+    /// The version that the connection spoke when it asked.
+    pub(super) protocol: Protocol,
+}
+
+/// An answer that was decided and may not be told yet.
+pub(super) enum Answer {
+    /// Written already; it rests on nothing.
+    Written(Range<usize>),
+    /// One of a batch of purchases.
+    Purchase { batch: usize, index: usize },
+    /// A call that changes something.
+    Called { pending: Pending<Result<Called, Refusal>>, codes: &'static Codes },
+    /// `sluice_warm`.
+    Made(Pending<Result<ActivityView, Refusal>>),
+    /// `sluice_get`.
+    Reservation(Pending<Option<Reservation>>),
+    /// `sluice_activity`.
+    Activity(Pending<Option<ActivityView>>),
+    /// A compatibility key.
+    Key { pending: Pending<Option<keys::Entry>>, question: keys::Question },
+}
+
+/// What came of one purchase.
+pub(super) type PurchaseOutcome = Result<CountedAnswer, Busy>;
+
+/// Where answers are gathered.
+pub(super) trait Outputs {
+    /// The output of a connection that asked in this turn.
+    fn output(&mut self, connection: usize) -> &mut Vec<u8>;
+}
+
+/// The answers of a turn.
+#[derive(Default)]
+pub(super) struct Turn {
+    answers: Vec<(Address, Answer)>,
+    written: Vec<u8>,
+    group: Group,
+    batches: Vec<Batch>,
+    /// Users who may not buy. It outlives the turn.
+    pub(super) blacklist: Blacklist,
+}
+
+/// Purchases that came one after the other.
+#[derive(Default)]
+struct Group {
+    /// Their activity, and the instant that their callers gave.
+    of: Option<(ActivityId, Option<u64>)>,
+    purchases: Vec<(UserId, u32, Range<usize>)>,
+    request_ids: String,
+}
+
+enum Batch {
+    Held(Pending<Vec<CountedAnswer>>),
+    Told(Vec<PurchaseOutcome>),
+}
+
+impl Turn {
+    /// Whether nothing was asked.
+    pub(super) fn is_empty(&self) -> bool {
+        self.answers.is_empty()
+    }
+
+    /// Whether as much was asked as one turn should hold: the rest has the next.
+    pub(super) fn is_full(&self) -> bool {
+        self.answers.len() >= ANSWERS_MAX || self.written.len() >= WRITTEN_BYTES_MAX
+    }
+
+    /// Answers what rests on nothing.
+    pub(super) fn write(&mut self, to: Address, write: impl FnOnce(&mut Reply<'_>)) {
+        let from = self.written.len();
+        write(&mut Reply { out: &mut self.written, protocol: to.protocol });
+        self.answers.push((to, Answer::Written(from..self.written.len())));
+    }
+
+    /// Answers once durable.
+    pub(super) fn hold(&mut self, to: Address, answer: Answer) {
+        self.answers.push((to, answer));
+    }
+
+    /// Takes a purchase into the present batch, or into the next.
+    pub(super) fn purchase(
+        &mut self,
+        to: Address,
+        engine: &Engine,
+        of: (ActivityId, Option<u64>),
+        (user, request_id, quantity): (UserId, &str, u32),
+    ) {
+        if self.group.of != Some(of) || self.group.purchases.len() == BATCH_MAX {
+            self.decide(engine);
+            self.group.of = Some(of);
+        }
+        let group = &mut self.group;
+        let from = group.request_ids.len();
+        group.request_ids.push_str(request_id);
+        let (batch, index) = (self.batches.len(), group.purchases.len());
+        group.purchases.push((user, quantity, from..group.request_ids.len()));
+        self.answers.push((to, Answer::Purchase { batch, index }));
+    }
+
+    /// Decides the purchases gathered so far: before anything else that asks the engine.
+    pub(super) fn decide(&mut self, engine: &Engine) {
+        let Some((activity, at_ms)) = self.group.of.take() else { return };
+        let Group { purchases, request_ids, .. } = &self.group;
+        let request = |(user, quantity, id): &(UserId, u32, Range<usize>)| BatchRequest {
+            user: *user,
+            request_id: &request_ids[id.clone()],
+            quantity: *quantity,
+        };
+        let requests: Vec<_> = purchases.iter().map(request).collect();
+        let batch = match at_ms {
+            None => reserve(engine, activity, &requests),
+            Some(at_ms) => reserve(&engine.at(at_ms), activity, &requests),
+        };
+        self.batches.push(batch);
+        self.group.purchases.clear();
+        self.group.request_ids.clear();
+    }
+
+    /// Ends the turn: makes durable what its answers rest on, and writes each into the output of
+    /// its connection. `seen` is shown every purchase.
+    pub(super) fn finish(
+        &mut self,
+        engine: Option<&Engine>,
+        outputs: &mut impl Outputs,
+        mut seen: impl FnMut(&PurchaseOutcome),
+    ) {
+        let prefix = engine.map_or(OrderPrefix::DEFAULT, Engine::order_prefix);
+        if let Some(engine) = engine {
+            self.decide(engine);
+        }
+        let batches: Vec<Result<Vec<PurchaseOutcome>, LogUnavailable>> =
+            self.batches.drain(..).map(|batch| batch.told(engine)).collect();
+        for (Address { connection, protocol }, answer) in self.answers.drain(..) {
+            let mut reply = Reply { out: outputs.output(connection), protocol };
+            match answer {
+                Answer::Written(range) => reply.out.extend_from_slice(&self.written[range]),
+                Answer::Purchase { batch, index } => {
+                    let outcome = match batches.get(batch) {
+                        Some(Ok(outcomes)) => outcomes[index],
+                        _ => Err(Busy::LogUnavailable),
+                    };
+                    seen(&outcome);
+                    render::purchase(outcome, prefix, &mut reply);
+                }
+                held => render::held(held, engine, prefix, &mut reply),
+            }
+        }
+        self.written.clear();
+    }
+}
+
+impl Batch {
+    fn told(self, engine: Option<&Engine>) -> Result<Vec<PurchaseOutcome>, LogUnavailable> {
+        match (self, engine) {
+            (Self::Told(outcomes), _) => Ok(outcomes),
+            (Self::Held(pending), Some(engine)) => {
+                Ok(engine.commit_until(pending)?.into_iter().map(Ok).collect())
+            }
+            (Self::Held(_), None) => Err(LogUnavailable),
+        }
+    }
+}
+
+/// Decides a batch. Where the log has no room for it, what is in flight is made durable, which
+/// makes room; where others fill it again, each purchase is tried by itself: a repeat and a
+/// refusal need no room.
+fn reserve(engine: &Engine, activity: ActivityId, requests: &[BatchRequest<'_>]) -> Batch {
+    for _ in 0..2 {
+        match engine.reserve_batch_counted(activity, requests, Front::Resp) {
+            Ok(pending) => return Batch::Held(pending),
+            Err(Busy::Overloaded) if engine.commit().is_ok() => {}
+            Err(_) => break,
+        }
+    }
+    let one = |request: &BatchRequest<'_>| {
+        let &BatchRequest { user, request_id, quantity } = request;
+        let pending = engine.reserve(activity, user, request_id, quantity, Front::Resp)?;
+        let told = engine.commit_until(pending).map_err(|LogUnavailable| Busy::LogUnavailable)?;
+        Ok(answer_of(told))
+    };
+    Batch::Told(requests.iter().map(one).collect())
+}
+
+fn answer_of(told: Result<Purchase, Refused>) -> CountedAnswer {
+    match told {
+        Ok(Purchase { replayed, reservation }) => {
+            let reservation = reservation.reservation;
+            let (id, remaining) = (reservation.id, reservation.remaining);
+            let answer =
+                if replayed { BatchAnswer::Replayed(id) } else { BatchAnswer::Reserved(id) };
+            CountedAnswer { answer, remaining }
+        }
+        Err(Refused { refusal, remaining }) => {
+            CountedAnswer { answer: BatchAnswer::Refused(refusal), remaining }
+        }
+    }
+}

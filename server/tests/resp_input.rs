@@ -1,0 +1,180 @@
+//! The Redis port and what no client should send: an error or a closed connection, bounded memory,
+//! and nobody else disturbed.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::io::Write as _;
+use std::net::Shutdown;
+use std::time::Duration;
+
+use common::Server;
+use common::resp::{Client, Reply, open_sale, request};
+
+fn start() -> Server {
+    Server::start_with(&["--resp-listen", "127.0.0.1:0"], &[])
+}
+
+fn pong() -> Reply {
+    Reply::Simple("PONG".to_owned())
+}
+
+#[test]
+fn bytes_that_are_no_request_end_their_connection_with_the_error_of_redis() {
+    let server = start();
+    let mut other = Client::to(server.resp());
+    let (long, huge) = ("1".repeat(40), "x".repeat(70_000));
+    for (input, expected) in [
+        ("*a\r\n", "invalid multibulk length"),
+        ("*65\r\n", "invalid multibulk length"),
+        ("*2147483648\r\n", "invalid multibulk length"),
+        (&format!("*{long}"), "too big mbulk count string"),
+        ("*1\r\n+PING\r\n", "expected '$', got '+'"),
+        ("*1\r\n$-1\r\n", "invalid bulk length"),
+        ("*1\r\n$-2147483649\r\n", "invalid bulk length"),
+        ("*1\r\n$4097\r\n", "invalid bulk length"),
+        ("*1\r\n$99999999999999999999\r\n", "invalid bulk length"),
+        ("*1\r\n$4\r\nPINGPING\r\n", "expected CRLF after a bulk string"),
+        ("PING \"\r\n", "unbalanced quotes in request"),
+        (&huge, "too big inline request"),
+    ] {
+        let mut client = Client::to(server.resp());
+        // A good request before it is answered first.
+        client.send([request(&["PING"]), input.as_bytes().to_vec()].concat());
+        assert_eq!(client.reply(), Some(pong()), "{input:.20}");
+        let error = client.reply().unwrap_or_else(|| panic!("no error for {input:.20}"));
+        assert_eq!(error, Reply::Error(format!("ERR Protocol error: {expected}")));
+        assert!(client.is_closed(), "{input:.20}");
+        assert_eq!(other.say("PING"), pong());
+    }
+}
+
+#[test]
+fn lines_and_empty_requests_are_taken_as_redis_takes_them() {
+    let server = start();
+    let mut client = Client::to(server.resp());
+    client.send("\r\n*0\r\n*-1\r\nPING\r\n  ping \"a b\"\nECHO ''\r\n");
+    assert_eq!(client.reply(), Some(pong()));
+    assert_eq!(client.reply(), Some(Reply::bulk("a b")));
+    assert_eq!(client.reply(), Some(Reply::bulk("")));
+}
+
+#[test]
+fn a_browser_that_is_made_to_speak_to_the_port_hears_nothing() {
+    let server = start();
+    for input in ["POST / HTTP/1.1\r\nHost: a\r\n\r\nPING\r\n", "Host: a\r\nPING\r\n"] {
+        let mut client = Client::to(server.resp());
+        client.send(input);
+        assert!(client.is_closed(), "{input}");
+    }
+}
+
+#[test]
+fn a_request_may_come_byte_by_byte_and_a_pipeline_may_be_cut_anywhere() {
+    let server = start();
+    let mut client = Client::to(server.resp());
+    open_sale(&mut client, 7, 1000, 1);
+    for byte in request(&["FCALL", "sluice_reserve", "1", "7", "1", "slow", "1"]) {
+        client.send([byte]);
+    }
+    assert!(matches!(client.reply(), Some(Reply::Array(_))));
+    let pipeline: Vec<u8> = (2..200_u32)
+        .flat_map(|user| {
+            request(&["FCALL", "sluice_reserve", "1", "7", &user.to_string(), "a", "1"])
+        })
+        .collect();
+    for piece in pipeline.chunks(37) {
+        client.send(piece);
+    }
+    for user in 2..200 {
+        let Some(Reply::Array(items)) = client.reply() else { panic!("no answer for {user}") };
+        assert_eq!((&items[0], &items[3]), (&Reply::Integer(1), &Reply::Integer(1000 - user)));
+    }
+    // Cut in the middle, and gone: what was whole has happened, what was not has not.
+    let mut cut = Client::to(server.resp());
+    let whole = request(&["FCALL", "sluice_reserve", "1", "7", "500", "a", "1"]);
+    let half = request(&["FCALL", "sluice_reserve", "1", "7", "501", "a", "1"]);
+    cut.send([&whole[..], &half[..half.len() - 3]].concat());
+    cut.socket().shutdown(Shutdown::Write).unwrap();
+    let Some(Reply::Array(items)) = cut.reply() else { panic!("no answer before the end") };
+    assert_eq!(items[0], Reply::Integer(1));
+    assert!(cut.is_closed());
+    assert_eq!(client.say("GET flashsale:stock:7"), Reply::bulk("800"));
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed_and_disturbs_nobody() {
+    let server = Server::start_with(
+        &["--resp-listen", "127.0.0.1:0"],
+        &[("SLUICE_RESP__WRITE_TIMEOUT", "300ms")],
+    );
+    let mut slow = Client::to(server.resp());
+    let mut other = Client::to(server.resp());
+    let word = "x".repeat(4000);
+    let request = request(&["ECHO", &word]);
+    let socket = slow.socket().try_clone().unwrap();
+    socket.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+    // Until nobody takes it any more: the server stops reading, then gives up.
+    let mut sent = 0_usize;
+    while (&socket).write_all(&request).is_ok() {
+        sent += request.len();
+        assert!(sent < 256 << 20, "the server reads on although nobody reads its answers");
+    }
+    assert_eq!(other.say("PING"), pong());
+    let mut answers = 0;
+    while slow.reply().is_some() {
+        answers += 1;
+    }
+    assert!(answers * word.len() < sent, "some were never answered");
+    assert_eq!(other.say("PING"), pong());
+}
+
+#[test]
+fn thousands_of_idle_connections_cost_nobody_their_answer() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
+    let most = limit.maximum.map_or(10_000, |most| usize::try_from(most).unwrap() / 2 - 500);
+    let server = start();
+    let idle: Vec<_> = (0..most.min(10_000)).map(|_| Client::to(server.resp())).collect();
+    let mut client = Client::to(server.resp());
+    open_sale(&mut client, 7, 10, 1);
+    assert!(matches!(client.say("FCALL sluice_reserve 1 7 1 a 1"), Reply::Array(_)));
+    let Reply::Bulk(info) = client.say("INFO") else { panic!("no text") };
+    assert!(info.contains(&format!("connected_clients:{}\r\n", idle.len() + 1)), "{info}");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    println!(
+        "{} idle connections; {}",
+        idle.len(),
+        status.lines().find(|line| line.starts_with("VmRSS")).unwrap()
+    );
+    // The last of them is served as the first.
+    let mut last = idle.into_iter().next_back().unwrap();
+    assert_eq!(last.say("PING"), pong());
+}
+
+#[test]
+fn beyond_the_bound_of_connections_a_client_is_told_so() {
+    let server = Server::start_with(
+        &["--resp-listen", "127.0.0.1:0"],
+        &[("SLUICE_RESP__CONNECTIONS_MAX", "2")],
+    );
+    let mut held: Vec<_> = (0..2).map(|_| Client::to(server.resp())).collect();
+    held.iter_mut().for_each(|client| assert_eq!(client.say("PING"), pong()));
+    let mut third = Client::to(server.resp());
+    let full = Reply::Error("ERR max number of clients reached".to_owned());
+    assert_eq!(third.reply(), Some(full));
+    assert!(third.is_closed());
+    held.pop();
+    // Its place is free once the server has seen it go.
+    let deadline = std::time::Instant::now() + common::PATIENCE;
+    loop {
+        let mut client = Client::to(server.resp());
+        client.send(request(&["PING"]));
+        match client.reply() {
+            Some(reply) if reply == pong() => break,
+            _ => assert!(std::time::Instant::now() < deadline),
+        }
+    }
+}
