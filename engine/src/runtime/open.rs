@@ -14,7 +14,7 @@ use wal::limits::{
 };
 use wal::{Format, Log, OnFatal, Opening, PosixDevice};
 
-use super::clock::{BEHIND_MS_MAX, Clock, wall_ms};
+use super::clock::{BEHIND_MS_MAX, Clock, Clocks, TimeSource};
 use super::controls::Controls;
 use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
@@ -60,6 +60,8 @@ pub struct EngineOptions {
     /// Starts the threads that commit, make spares and let time pass. Simulations do without and
     /// call [`Engine::commit`] themselves.
     pub threads: bool,
+    /// The clocks; the machine's where none is given.
+    pub time: Option<Arc<dyn TimeSource>>,
 }
 
 impl EngineOptions {
@@ -79,6 +81,7 @@ impl EngineOptions {
             accept_file_system: false,
             on_fatal: Box::new(end_process),
             threads: true,
+            time: None,
         }
     }
 }
@@ -197,7 +200,8 @@ impl Engine {
         let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
         let mut replayed = Replayed::new(format.shard_count, &owner, table_seed, ());
         let judged = opening.replay(&mut |record| Ok(replayed.take(record)?))?;
-        let (opened_ms, last_ms) = (wall_ms(), replayed.last_ms);
+        let clocks = Clocks::of(options.time.clone());
+        let (opened_ms, last_ms) = (clocks.wall_ms(), replayed.last_ms);
         if opened_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {
             return Err(OpenError::Clock { wall_ms: opened_ms, last_ms });
         }
@@ -209,7 +213,7 @@ impl Engine {
         };
         // Looked at anew: to finish took its time, and a clock that starts a second behind needs
         // half an hour to catch up.
-        let clock = Clock::start(wall_ms(), last_ms);
+        let clock = Clock::start(clocks, last_ms);
         let inner = Arc::new(Inner::new(log, replayed, owner, clock));
         let engine = Self { inner, handle: Handle::default() };
         if options.threads {

@@ -12,7 +12,7 @@ use wal::{Lsn, Reader};
 
 /// Where a reservation is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Life {
+pub(super) enum Life {
     /// Accepted, unpaid.
     Reserved,
     /// Paid.
@@ -27,37 +27,37 @@ pub enum Life {
 
 /// A reservation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Entry {
+pub(super) struct Entry {
     /// Its activity.
-    pub activity: ActivityId,
+    pub(super) activity: ActivityId,
     /// Its buyer.
-    pub user: UserId,
+    pub(super) user: UserId,
     /// Its units.
-    pub quantity: u32,
+    pub(super) quantity: u32,
     /// The client's id.
-    pub request_id: String,
+    pub(super) request_id: String,
     /// Where it is.
-    pub life: Life,
+    pub(super) life: Life,
     /// Whether it is a dead letter that nobody has resolved.
-    pub is_dead_letter: bool,
+    pub(super) is_dead_letter: bool,
     /// Whether its last refund takes the units out of `sold`.
     restock: bool,
 }
 
 /// The request that a reservation answers.
-pub type Request = (UserId, ActivityId, String);
+pub(super) type Request = (UserId, ActivityId, String);
 
 /// All of it.
 #[derive(Default)]
-pub struct Ledger {
+pub(super) struct Ledger {
     /// Reservations.
-    pub reservations: BTreeMap<ReservationId, Entry>,
+    pub(super) reservations: BTreeMap<ReservationId, Entry>,
     /// Units of the activities.
-    pub activities: BTreeMap<ActivityId, Figures>,
+    pub(super) activities: BTreeMap<ActivityId, Figures>,
     /// What each request led to.
-    pub requests: BTreeMap<Request, ReservationId>,
+    pub(super) requests: BTreeMap<Request, ReservationId>,
     /// Units given back, each give-back once.
-    pub give_backs: u64,
+    pub(super) give_backs: u64,
     at: Lsn,
     chain: u32,
 }
@@ -67,7 +67,7 @@ impl Ledger {
     ///
     /// # Errors
     /// What cannot be true.
-    pub fn read(&mut self, mut reader: Reader) -> Result<(), String> {
+    pub(super) fn read(&mut self, mut reader: Reader) -> Result<(), String> {
         let chain = reader.seek(self.at).map_err(|error| {
             format!("O2: what was durable up to LSN {} is gone: {error}", self.at)
         })?;
@@ -98,7 +98,9 @@ impl Ledger {
             Body::ActivityEdited { activity, figures, .. }
             | Body::Restocked { activity, figures, .. }
             | Body::Decreased { activity, figures, .. } => self.set(activity, figures),
-            Body::Reserved { activity, reservation, user, quantity, figures, request_id, .. } => {
+            Body::Reserved {
+                activity, reservation, user, quantity, figures, request_id, ..
+            } => {
                 self.shift(activity, Pool::Available, Pool::Locked, quantity, figures)?;
                 self.reserve(activity, reservation, user, quantity, request_id)
             }

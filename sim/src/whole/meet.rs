@@ -6,6 +6,7 @@ use std::rc::Rc;
 use bridge::sql::store::Value;
 use engine::core::command::Status;
 use engine::core::event::RestoreReason;
+use engine::core::ids::UserId;
 
 use super::ledger::{Entry, Life};
 use super::shop::{Shop, Stop};
@@ -18,7 +19,7 @@ const BATCHES_MAX: u64 = 10_000;
 ///
 /// # Errors
 /// What does not agree.
-pub fn meet(shop: &mut Shop) -> Result<(), Stop> {
+pub(super) fn meet(shop: &mut Shop) -> Result<(), Stop> {
     shop.sql.set_rates(sql::Rates::default());
     shop.sql.set_down(false);
     for (request, quantity) in std::mem::take(&mut shop.told.in_doubt) {
@@ -35,9 +36,37 @@ pub fn meet(shop: &mut Shop) -> Result<(), Stop> {
         return Err(Stop::Wrong("O11: the sink fails though nothing is wrong".into()));
     }
     compare(shop).map_err(Stop::Wrong)?;
+    meet_a_stranger(shop)?;
+    compare(shop).map_err(Stop::Wrong)?;
     let (live, replayed) = shop.digests()?;
     if live != replayed {
         return Err(Stop::Wrong("O9: the log opened anew is another state".into()));
+    }
+    Ok(())
+}
+
+/// Somebody else's row stands where an order belongs: the sink must halt on it, never pass it over,
+/// and go on once it is moved aside.
+fn meet_a_stranger(shop: &mut Shop) -> Result<(), Stop> {
+    super::shoppers::create(shop, 0)?;
+    let Some((id, user)) = shop.activities().last().copied().zip(UserId::new(1)) else {
+        return Err(Stop::Wrong("no activity was made".into()));
+    };
+    let request = (user, id, "the last".to_owned());
+    shop.ask(request.clone(), 1)?;
+    shop.commit(0)?;
+    let Some(reservation) = shop.ledger.requests.get(&request) else {
+        // The clock of this run is beyond every window.
+        return Ok(());
+    };
+    shop.sql.plant_stranger(&format!("1{:017}", reservation.get()));
+    shop.follow(BATCHES_MAX, |_| Ok(()))?;
+    if shop.sql.move_stranger_aside() {
+        return Err(Stop::Wrong("O4: a stranger's row was passed over".into()));
+    }
+    for _ in 0..3 {
+        shop.follow(BATCHES_MAX, |_| Ok(()))?;
+        shop.commit(0)?;
     }
     Ok(())
 }

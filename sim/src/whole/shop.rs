@@ -16,9 +16,7 @@ use bridge::host::{Failure, Host};
 use bridge::sql::sink::OrderOptions;
 use engine::core::command::Refusal;
 use engine::core::ids::{ActivityId, OrderPrefix, ReservationId};
-use engine::{
-    Busy, Engine, EngineOptions, Pending, PublicStatus, Purchase, Refused, TimeSource,
-};
+use engine::{Busy, Engine, EngineOptions, Pending, PublicStatus, Purchase, Refused, TimeSource};
 use wal::device::sim::{Fate, Image, SimDevice};
 use wal::{LogIdentity, LogUnavailable, Lsn};
 
@@ -31,16 +29,16 @@ const SEGMENT_BYTES: u64 = 256 * 1024;
 
 /// A clock that stands until it is moved.
 #[derive(Default)]
-pub struct SimTime(AtomicU64);
+pub(super) struct SimTime(AtomicU64);
 
 impl SimTime {
     /// A clock that shows `ms`, Unix milliseconds.
-    pub fn new(ms: u64) -> Self {
+    pub(super) fn new(ms: u64) -> Self {
         Self(AtomicU64::new(ms))
     }
 
     /// Moves it on.
-    pub fn advance_ms(&self, ms: u64) {
+    pub(super) fn advance_ms(&self, ms: u64) {
         self.0.fetch_add(ms, Ordering::Relaxed);
     }
 }
@@ -57,7 +55,7 @@ impl TimeSource for SimTime {
 
 /// The engine as its bridge sees it where nobody else commits.
 #[derive(Clone)]
-pub struct SimHost(Engine);
+pub(super) struct SimHost(Engine);
 
 impl Host for SimHost {
     type Source = wal::Reader;
@@ -105,29 +103,29 @@ impl Host for SimHost {
 }
 
 /// A purchase whose answer is not told yet.
-pub struct Asked {
+pub(super) struct Asked {
     /// What was asked.
-    pub request: Request,
+    pub(super) request: Request,
     /// Units wanted.
-    pub quantity: u32,
+    pub(super) quantity: u32,
     /// The answer.
-    pub answer: Pending<Result<Purchase, Refused>>,
+    pub(super) answer: Pending<Result<Purchase, Refused>>,
 }
 
 /// What clients know.
 #[derive(Default)]
-pub struct Told {
+pub(super) struct Told {
     /// Accepted purchases, by request.
-    pub accepted: BTreeMap<Request, (ReservationId, u32)>,
+    pub(super) accepted: BTreeMap<Request, (ReservationId, u32)>,
     /// Requests whose outcome nobody was told.
-    pub in_doubt: Vec<(Request, u32)>,
+    pub(super) in_doubt: Vec<(Request, u32)>,
     /// Reservations that were shown as `ordered`.
-    pub ordered: Vec<ReservationId>,
+    pub(super) ordered: Vec<ReservationId>,
 }
 
 /// What ends a run.
 #[derive(Debug)]
-pub enum Stop {
+pub(super) enum Stop {
     /// The log failed: the process ends, another one starts.
     LogFailed,
     /// A promise is broken.
@@ -141,29 +139,29 @@ impl From<LogUnavailable> for Stop {
 }
 
 /// The process, its disk and its database.
-pub struct Shop {
+pub(super) struct Shop {
     device: SimDevice,
     engine: Option<Engine>,
     /// The machine's clock.
-    pub time: Arc<SimTime>,
+    pub(super) time: Arc<SimTime>,
     /// The database.
-    pub sql: SimSql,
+    pub(super) sql: SimSql,
     /// What the log says.
-    pub ledger: Ledger,
+    pub(super) ledger: Ledger,
     /// What was said.
-    pub told: Told,
+    pub(super) told: Told,
     asked: Vec<Asked>,
     /// Where every choice comes from.
-    pub random: Random,
+    pub(super) random: Random,
     /// Crashes, for the report.
-    pub crashes: u64,
+    pub(super) crashes: u64,
     /// Meetings with the database that failed, for the report.
-    pub failures: u64,
+    pub(super) failures: u64,
 }
 
 impl Shop {
     /// A shop that has not opened yet.
-    pub fn new(seed: u64, start_ms: u64) -> Self {
+    pub(super) fn new(seed: u64, start_ms: u64) -> Self {
         Self {
             device: SimDevice::new(Image::empty(seed)),
             engine: None,
@@ -182,7 +180,7 @@ impl Shop {
     ///
     /// # Errors
     /// Where what was durable is not what it finds.
-    pub fn engine(&mut self) -> Result<Engine, Stop> {
+    pub(super) fn engine(&mut self) -> Result<Engine, Stop> {
         if let Some(engine) = &self.engine {
             return Ok(engine.clone());
         }
@@ -193,7 +191,7 @@ impl Shop {
             in_flight_bytes_max: 256 * 1024,
             threads: false,
             on_fatal: Box::new(|_| {}),
-            time: Arc::clone(&self.time) as Arc<dyn TimeSource>,
+            time: Some(Arc::clone(&self.time) as Arc<dyn TimeSource>),
             ..EngineOptions::new("sim")
         };
         let (engine, _) = Engine::open_on(Arc::new(self.device.clone()), options)
@@ -205,7 +203,7 @@ impl Shop {
     }
 
     /// Asks for a purchase; it is told with the next commit.
-    pub fn ask(&mut self, request: Request, quantity: u32) -> Result<(), Stop> {
+    pub(super) fn ask(&mut self, request: Request, quantity: u32) -> Result<(), Stop> {
         let engine = self.engine()?;
         let (user, activity, id) = &request;
         let renamed = planted::is(Bug::RetryUnderNewId)
@@ -222,7 +220,7 @@ impl Shop {
 
     /// Makes what was decided durable and tells it; where the power is cut meanwhile, nothing is
     /// told.
-    pub fn commit(&mut self, crash_rate: u64) -> Result<(), Stop> {
+    pub(super) fn commit(&mut self, crash_rate: u64) -> Result<(), Stop> {
         let engine = self.engine()?;
         let cut = self.random.below(1_000) < crash_rate;
         let before = if cut { self.random.below(4) } else { u64::MAX };
@@ -312,13 +310,13 @@ impl Shop {
     }
 
     /// The power is cut now, or the process is killed.
-    pub fn cut(&mut self) {
+    pub(super) fn cut(&mut self) {
         let image = self.device.image();
         self.crash(&image);
     }
 
     /// Ends the process as an operator does, and drops what was asked of it.
-    pub fn close(&mut self) -> Result<(), Stop> {
+    pub(super) fn close(&mut self) -> Result<(), Stop> {
         let engine = self.engine()?;
         self.commit(0)?;
         engine.close().map_err(|_| Stop::LogFailed)?;
@@ -327,7 +325,7 @@ impl Shop {
     }
 
     /// Lets the bridge follow for `steps` batches, with `between` before each.
-    pub fn follow(
+    pub(super) fn follow(
         &mut self,
         steps: u64,
         mut between: impl FnMut(&mut Self) -> Result<(), Stop>,
@@ -359,12 +357,14 @@ impl Shop {
         self.failures += 1;
         match error.is_transient() {
             true => Ok(()),
+            // It halts and names the row; a person moves that aside.
+            false if self.sql.move_stranger_aside() => Ok(()),
             false => Err(Stop::Wrong(format!("O7: the sink can't go on: {error}"))),
         }
     }
 
     /// Looks at a reservation as its buyer does.
-    pub fn look(&mut self, id: ReservationId) -> Result<(), Stop> {
+    pub(super) fn look(&mut self, id: ReservationId) -> Result<(), Stop> {
         let engine = self.engine()?;
         let Ok(pending) = engine.reservation(id) else { return Err(Stop::LogFailed) };
         self.commit(0)?;
@@ -373,7 +373,12 @@ impl Shop {
             return Err(Stop::Wrong(format!("O2: {id} is unknown to its buyer")));
         };
         match view.status {
-            PublicStatus::Ordered => self.told.ordered.push(id),
+            PublicStatus::Ordered => {
+                if self.sql.never_failed_over() && !self.sql.holds(id) {
+                    return Err(Stop::Wrong(format!("O7: {id} is ordered, and SQL has no row")));
+                }
+                self.told.ordered.push(id);
+            }
             PublicStatus::PendingOrder if self.told.ordered.contains(&id) => {
                 let dead = self.ledger.reservations.get(&id).is_some_and(|it| it.is_dead_letter);
                 if !dead {
@@ -386,12 +391,12 @@ impl Shop {
     }
 
     /// The activities that exist.
-    pub fn activities(&self) -> Vec<ActivityId> {
+    pub(super) fn activities(&self) -> Vec<ActivityId> {
         self.ledger.activities.keys().copied().collect()
     }
 
     /// The engine's digest, and that of the same log opened anew.
-    pub fn digests(&mut self) -> Result<(u128, u128), Stop> {
+    pub(super) fn digests(&mut self) -> Result<(u128, u128), Stop> {
         self.commit(0)?;
         let live = self.engine()?.digest();
         self.engine = None;

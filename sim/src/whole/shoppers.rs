@@ -16,7 +16,7 @@ const USERS: u64 = 12;
 
 /// How often things happen. Swarm: each run leaves some of them out, so that what they would hide
 /// is seen.
-pub struct Rates {
+pub(super) struct Rates {
     weights: [u64; KINDS.len()],
     crash: u64,
     sql: sql::Rates,
@@ -61,7 +61,7 @@ const KINDS: [(Kind, u64); 15] = [
 
 impl Rates {
     /// The rates of a run.
-    pub fn draw(random: &mut Random) -> Self {
+    pub(super) fn draw(random: &mut Random) -> Self {
         let mut weights = KINDS.map(|(_, weight)| weight);
         for weight in &mut weights {
             *weight *= [0, 1, 1, 1, 3][random.index(5)];
@@ -93,7 +93,7 @@ impl Rates {
 ///
 /// # Errors
 /// A broken promise.
-pub fn step(shop: &mut Shop, rates: &Rates) -> Result<(), Stop> {
+pub(super) fn step(shop: &mut Shop, rates: &Rates) -> Result<(), Stop> {
     shop.sql.set_rates(rates.sql);
     let kind = rates.kind(&mut shop.random);
     match kind {
@@ -113,7 +113,7 @@ pub fn step(shop: &mut Shop, rates: &Rates) -> Result<(), Stop> {
 
 fn act(shop: &mut Shop, kind: Kind, rates: &Rates) -> Result<(), Stop> {
     if shop.activities().len() < usize::try_from(ACTIVITIES).unwrap_or(0) {
-        create(shop, rates)?;
+        create(shop, rates.crash)?;
     }
     match kind {
         Kind::Buy => buy(shop)?,
@@ -168,7 +168,11 @@ fn act(shop: &mut Shop, kind: Kind, rates: &Rates) -> Result<(), Stop> {
     Ok(())
 }
 
-fn create(shop: &mut Shop, rates: &Rates) -> Result<(), Stop> {
+/// Makes the next activity and puts it on sale.
+///
+/// # Errors
+/// A broken promise.
+pub(super) fn create(shop: &mut Shop, crash_rate: u64) -> Result<(), Stop> {
     let engine = shop.engine()?;
     let number = shop.activities().len() as u64 + 1;
     let Some((id, sku)) = ActivityId::new(number).zip(SkuId::new(number)) else { return Ok(()) };
@@ -188,7 +192,7 @@ fn create(shop: &mut Shop, rates: &Rates) -> Result<(), Stop> {
     let total = 3 + u32::try_from(shop.random.below(12)).unwrap_or(0);
     let _ = engine.create(Some(id), ACTOR, total, definition);
     let _ = engine.publish(id, ACTOR);
-    shop.commit(rates.crash)
+    shop.commit(crash_rate)
 }
 
 fn activity(shop: &mut Shop) -> ActivityId {

@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::rc::Rc;
 
+use engine::core::ids::ReservationId;
+
 use bridge::sql::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value};
 
 use crate::fates::Random;
@@ -30,13 +32,16 @@ const UNIQUE: [(&str, &[&str]); 5] = [
 ];
 
 /// Every so many users there is one whose orders no table can hold.
-pub const POISON_EVERY: i64 = 7;
+pub(super) const POISON_EVERY: i64 = 7;
+
+/// What a stranger's order has beside its number.
+const ORDER_COLUMNS: [&str; 2] = ["user_activity_key", "purchase_slot"];
 
 /// Older selves that are kept.
 const OLDER_KEPT: usize = 4;
 
 /// A row, by its columns.
-pub type Row = BTreeMap<&'static str, Value<'static>>;
+pub(super) type Row = BTreeMap<&'static str, Value<'static>>;
 
 /// A key as bytes that no other key has.
 type Key = Vec<u8>;
@@ -55,13 +60,13 @@ struct Database {
 
 /// How often an operation fails, in a thousand.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Rates {
+pub(super) struct Rates {
     /// Begin, insert, update, delete or select fails, and the transaction with it.
-    pub refused: u64,
+    pub(super) refused: u64,
     /// COMMIT is done, its answer lost.
-    pub answer_lost: u64,
+    pub(super) answer_lost: u64,
     /// COMMIT never arrives.
-    pub commit_lost: u64,
+    pub(super) commit_lost: u64,
 }
 
 struct Shared {
@@ -71,11 +76,13 @@ struct Shared {
     rates: Rates,
     is_down: bool,
     commits: u64,
+    fail_overs: u64,
+    stranger: Option<Key>,
 }
 
 /// A connection to the database; clones see the same one.
 #[derive(Clone)]
-pub struct SimSql(Rc<RefCell<Shared>>);
+pub(super) struct SimSql(Rc<RefCell<Shared>>);
 
 fn lost() -> StoreError {
     StoreError::Unavailable(sqlx::Error::WorkerCrashed)
@@ -83,7 +90,7 @@ fn lost() -> StoreError {
 
 impl SimSql {
     /// An empty database.
-    pub fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self(Rc::new(RefCell::new(Shared {
             database: Database::default(),
             older: Vec::new(),
@@ -91,21 +98,23 @@ impl SimSql {
             rates: Rates::default(),
             is_down: false,
             commits: 0,
+            fail_overs: 0,
+            stranger: None,
         })))
     }
 
     /// Fails this often from now on.
-    pub fn set_rates(&self, rates: Rates) {
+    pub(super) fn set_rates(&self, rates: Rates) {
         self.0.borrow_mut().rates = rates;
     }
 
     /// Goes away, or comes back.
-    pub fn set_down(&self, is_down: bool) {
+    pub(super) fn set_down(&self, is_down: bool) {
         self.0.borrow_mut().is_down = is_down;
     }
 
     /// Keeps what it holds now, to come back as.
-    pub fn remember(&self) {
+    pub(super) fn remember(&self) {
         let mut shared = self.0.borrow_mut();
         let now = shared.database.clone();
         shared.older.push(now);
@@ -115,7 +124,7 @@ impl SimSql {
     }
 
     /// Comes back as one of its older selves; whether there was one.
-    pub fn fail_over(&self) -> bool {
+    pub(super) fn fail_over(&self) -> bool {
         let mut shared = self.0.borrow_mut();
         if shared.older.is_empty() {
             return false;
@@ -125,16 +134,53 @@ impl SimSql {
         // What is newer than that self never happened.
         shared.older.truncate(at + 1);
         shared.database = shared.older[at].clone();
+        shared.stranger = None;
+        shared.fail_overs += 1;
         true
     }
 
+    /// Puts a row of somebody else where the order of that number belongs, if nothing is there.
+    pub(super) fn plant_stranger(&self, order_no: &str) {
+        let key = key_of([Value::text(order_no)].iter());
+        let names = ORDER_COLUMNS.iter().map(|name| (*name, Value::Null));
+        let row: Row = names.chain([("order_no", Value::text(order_no.to_owned()))]).collect();
+        let mut shared = self.0.borrow_mut();
+        let orders = shared.database.relations.get("orders");
+        let is_free = orders.is_none_or(|orders| !orders.rows.contains_key(&key));
+        if shared.stranger.is_none() && is_free {
+            shared.database.set("orders", &key, Some(Rc::new(row)));
+            shared.stranger = Some(key);
+        }
+    }
+
+    /// Moves the stranger's row aside; whether there was one.
+    pub(super) fn move_stranger_aside(&self) -> bool {
+        let mut shared = self.0.borrow_mut();
+        let Some(key) = shared.stranger.take() else { return false };
+        shared.database.set("orders", &key, None);
+        true
+    }
+
+    /// Whether the reservation has a row.
+    pub(super) fn holds(&self, id: ReservationId) -> bool {
+        let key = key_of([Value::integer(id.get())].iter());
+        let shared = self.0.borrow();
+        let relation = shared.database.relations.get("flashsale_pre_deductions");
+        relation.is_some_and(|relation| relation.rows.contains_key(&key))
+    }
+
+    /// Whether it always was what it said it was.
+    pub(super) fn never_failed_over(&self) -> bool {
+        self.0.borrow().fail_overs == 0
+    }
+
     /// Transactions committed.
-    pub fn commits(&self) -> u64 {
+    pub(super) fn commits(&self) -> u64 {
         self.0.borrow().commits
     }
 
     /// The rows of a table, each by its columns.
-    pub fn rows(&self, table: &str) -> Vec<Rc<Row>> {
+    pub(super) fn rows(&self, table: &str) -> Vec<Rc<Row>> {
         let shared = self.0.borrow();
         let relation = shared.database.relations.get(table);
         relation.map_or_else(Vec::new, |it| it.rows.values().cloned().collect())
@@ -159,7 +205,7 @@ impl Store for SimSql {
 }
 
 /// A transaction; dropped, it is undone.
-pub struct SimTransaction {
+pub(super) struct SimTransaction {
     sql: SimSql,
     undo: Vec<(&'static str, Key, Option<Rc<Row>>)>,
     is_done: bool,
