@@ -38,6 +38,7 @@ mod runtime;
 
 pub use runtime::archive::ArchivedView;
 pub use runtime::calls::{Call, Called};
+pub use runtime::clock::TimeSource;
 pub use runtime::controls::PendingControl;
 pub use runtime::dead_letters::DeadLetterView;
 pub use runtime::engine::Engine;

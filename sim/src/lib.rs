@@ -12,6 +12,7 @@
 //! | [`mangle`]   | files that neither a disk nor a build of ours made                        |
 //! | [`trace`]    | power cut at every operation of real runs on a real file system           |
 //! | [`planted`]  | all of them, on a log with a known fault                                  |
+//! | [`whole`]    | engine, projection and database in one thread, everything failing at once |
 //!
 //! They rest on [`workload`] (the steps), [`process`] (who takes them), [`truth`] (what really
 //! happened), [`fates`] (what a power cut leaves) and [`report`] (counts, and the command that runs
@@ -29,4 +30,5 @@ pub mod report;
 mod snapshots;
 pub mod trace;
 pub mod truth;
+pub mod whole;
 pub mod workload;

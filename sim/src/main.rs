@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use sim::report::{Report, Scale, Settings};
 use sim::workload::{Step, parse};
-use sim::{compound, corrupt, crash, errors, mangle, planted, trace};
+use sim::{compound, corrupt, crash, errors, mangle, planted, trace, whole};
 use wal::device::sim::{Fault, FaultKind};
 use wal::planted::Bug;
 
@@ -20,6 +20,7 @@ campaigns, and what names a case of a workload:
   mangle     --case N (without a workload)
   trace      (real runs in the directory for temporary files)
   planted    (every known fault against every campaign)
+  whole      [--seed N] [--fault NAME]: one seed where it is given
 
 A workload is a word; its letters are steps: s one block, b several blocks, r rotate, i idle,
 p make a spare, c close, o reopen, k kill and reopen. A failing case prints its command.
@@ -124,6 +125,13 @@ fn run(arguments: &[String]) -> Result<bool, Usage> {
         },
         ("trace", _) => trace::run(settings, &std::env::temp_dir()),
         ("planted", _) => return Ok(hunt(settings)),
+        ("whole", _) => {
+            let bug = rest.named("--fault", whole::planted::Bug::ALL)?;
+            match rest.number("--seed")? {
+                Some(seed) => whole::again(seed, bug),
+                None => whole::run(settings, bug),
+            }
+        }
         (other, _) => return Err(Usage(format!("there is no campaign {other}"))),
     };
     if report.counts.is_empty() && report.failed == 0 {

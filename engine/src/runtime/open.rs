@@ -14,7 +14,7 @@ use wal::limits::{
 };
 use wal::{Format, Log, Lsn, OnFatal, Opening, PosixDevice, RetentionLimits, SinkClass};
 
-use super::clock::{BEHIND_MS_MAX, Clock, wall_ms};
+use super::clock::{BEHIND_MS_MAX, Clock, Clocks, TimeSource};
 use super::controls::Controls;
 use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
@@ -69,6 +69,8 @@ pub struct EngineOptions {
     /// Starts the threads that commit, make spares, let time pass and make snapshots. Simulations
     /// do without and call [`Engine::commit`] and [`Engine::snapshot`] themselves.
     pub threads: bool,
+    /// The clocks; the machine's where none is given.
+    pub time: Option<Arc<dyn TimeSource>>,
 }
 
 impl EngineOptions {
@@ -92,6 +94,7 @@ impl EngineOptions {
             sinks: Vec::new(),
             on_snapshot: Box::new(|_| ()),
             threads: true,
+            time: None,
         }
     }
 }
@@ -217,7 +220,8 @@ impl Engine {
         let mut replayed =
             begin(&mut opening, || Replayed::new(format.shard_count, &owner, table_seed, ()))?;
         let judged = opening.replay(&mut |record| Ok(replayed.take(record)?))?;
-        let (opened_ms, last_ms) = (wall_ms(), replayed.last_ms);
+        let clocks = Clocks::of(options.time.clone());
+        let (opened_ms, last_ms) = (clocks.wall_ms(), replayed.last_ms);
         if opened_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {
             return Err(OpenError::Clock { wall_ms: opened_ms, last_ms });
         }
@@ -229,7 +233,7 @@ impl Engine {
         };
         // Looked at anew: to finish took its time, and a clock that starts a second behind needs
         // half an hour to catch up.
-        let clock = Clock::start(wall_ms(), last_ms);
+        let clock = Clock::start(clocks, last_ms);
         log.set_retention_limits(options.retention);
         for (name, class) in &options.sinks {
             log.register_sink(name, *class)?;
