@@ -9,6 +9,7 @@
 mod bounds;
 mod print;
 mod resp_users;
+mod retention;
 mod secret;
 mod settings;
 
