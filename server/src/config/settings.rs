@@ -8,6 +8,7 @@ use bridge::redis::layouts::Layout;
 use bridge::redis::sink::CALL_RECORDS_MAX;
 use bridge::sql::split::Split;
 use bridge::tail::BATCH_RECORDS_MAX;
+use engine::core::limits::{PAYMENT_TTL_MS_MAX, PAYMENT_TTL_MS_MIN};
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 use wal::device::AppendChoice;
@@ -101,6 +102,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("resp.write_timeout", Some("10s")),
     Setting { key: "resp.users", default: None, secret: true, reloadable: false },
     fixed("resp.users_file", None),
+    Setting { key: "payments.secrets", default: None, secret: true, reloadable: false },
+    fixed("payments.secrets_file", None),
+    fixed("payments.providers", Some("")),
+    fixed("payments.ttl", Some("15m")),
 ];
 
 /// Event loops of the Redis port: each is a thread.
@@ -157,6 +162,23 @@ pub(crate) struct Settings {
     pub(crate) http: Http,
     /// Bounds and users of the Redis port.
     pub(crate) resp: Resp,
+    /// The ways to pay.
+    pub(crate) payments: PaymentSettings,
+}
+
+/// `[payments]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PaymentSettings {
+    /// What callbacks are signed with: `<channel>:<secret>, ...`.
+    pub(crate) secrets: Option<Secret>,
+    /// The file that holds them.
+    pub(crate) secrets_file: Option<PathBuf>,
+    /// Who makes refunds: `<channel>=<address>, ...`.
+    pub(crate) providers: String,
+    /// How long a provider may take a payment.
+    #[serde(deserialize_with = "duration_text")]
+    pub(crate) ttl: Duration,
 }
 
 /// `[resp]`
@@ -353,7 +375,7 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
     let mirror = &settings.mirror;
     let is_loopback = settings.resp_listen.is_none_or(|address| address.ip().is_loopback());
     let has_users = settings.resp.users.is_some() || settings.resp.users_file.is_some();
-    let bounds: [(&'static str, bool, &'static str); 10] = [
+    let bounds: [(&'static str, bool, &'static str); 11] = [
         ("orders.split", Split::new(settings.orders.split).is_some(), "must be 1 to 64"),
         (
             "resp_listen",
@@ -361,6 +383,12 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
             "must be a loopback address unless resp.users or resp.users_file says who may call",
         ),
         ("resp.connections_max", settings.resp.connections_max > 0, "must be at least 1"),
+        (
+            "payments.ttl",
+            (PAYMENT_TTL_MS_MIN..=PAYMENT_TTL_MS_MAX)
+                .contains(&u64::try_from(settings.payments.ttl.as_millis()).unwrap_or(u64::MAX)),
+            "must be 1s to 30d",
+        ),
         ("resp.loops", settings.resp.loops <= RESP_LOOPS_MAX, "must be at most 256"),
         ("http.connections_max", settings.http.connections_max > 0, "must be at least 1"),
         ("http.waiters_max", settings.http.waiters_max > 0, "must be at least 1"),

@@ -12,6 +12,7 @@ use engine::core::ids::ReservationId;
 use engine::{PublicStatus, ReservationView};
 use serde::Serialize;
 
+use super::archived;
 use super::input::Segment;
 use super::json;
 use super::problem::{Code, Problem};
@@ -194,6 +195,14 @@ pub(super) async fn cancel(
     let app = shared.app()?;
     let id = reservation(app, &order_no)?;
     let (owner, reason) = (Some(caller.user), RestoreReason::Cancelled);
+    if app.engine.archived_with(id).is_some() {
+        let over = archived::order_over(app, caller, &order_no).await?;
+        if over.code != Code::AlreadyRolledBack {
+            return Err(over);
+        }
+        let row = archived::purchase(app, id, caller).await.map_err(by_order)?;
+        return json(&PurchaseJson::from(&row)).map(IntoResponse::into_response);
+    }
     let restored = app.engine.restore(id, owner, reason, Actor::NONE)?;
     let view = restored.durable().await?.map_err(|refusal| by_order(refusal.into()))?;
     json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
@@ -201,7 +210,7 @@ pub(super) async fn cancel(
 
 /// The reservation behind `order_no`, where this site could have issued it.
 fn reservation(app: &App, order_no: &str) -> Result<ReservationId, Problem> {
-    app.engine.order_prefix().reservation_id(order_no).ok_or(Code::OrderNotFound.into())
+    app.engine.reservation_of_order(order_no).ok_or(Code::OrderNotFound.into())
 }
 
 async fn owned_order(
