@@ -185,6 +185,7 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
     if settings.demo {
         announce(&demo::banner(
             shared.tokens().map_err(|_| ConfigError::SecretMissing)?,
+            &config::demo_channel_secret(&config::load_secret(&loaded)?)?,
             listening.address,
         )?);
     }

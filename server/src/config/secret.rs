@@ -65,7 +65,7 @@ impl Secret {
     }
 
     /// The text, for what is no key but as secret.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.0
     }
 

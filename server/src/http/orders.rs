@@ -9,6 +9,7 @@ use bridge::sql::accounts::Address;
 use bridge::sql::queries::{Order, OrderStatus};
 use engine::core::event::{Actor, RestoreReason, Status};
 use engine::core::ids::ReservationId;
+use engine::core::side::RefundStatus;
 use engine::{PublicStatus, ReservationView};
 use serde::Serialize;
 
@@ -108,7 +109,7 @@ impl<'a> OrderJson<'a> {
     pub(super) fn pending(view: &'a ReservationView, title: Option<&'a str>) -> Self {
         let reservation = &view.reservation;
         let amount = reservation.price.saturating_mul(u64::from(reservation.quantity));
-        let status = pending_status(reservation.status);
+        let status = pending_status(view);
         let gone = matches!(reservation.status, Status::RolledBack(_));
         Self {
             order_no: &view.order_no,
@@ -135,11 +136,15 @@ impl<'a> OrderJson<'a> {
     }
 }
 
-/// What SQL will call an order whose reservation is at `status`.
-pub(super) fn pending_status(status: Status) -> OrderStatus {
-    match status {
+/// What SQL will call the order of `view`.
+pub(super) fn pending_status(view: &ReservationView) -> OrderStatus {
+    match view.reservation.status {
         Status::Reserved => OrderStatus::PendingPayment,
-        Status::Confirmed => OrderStatus::Paid,
+        Status::Confirmed => match view.refund {
+            Some(RefundStatus::Requested) => OrderStatus::Refunding,
+            Some(RefundStatus::Settled) => OrderStatus::Refunded,
+            Some(RefundStatus::Failed) | None => OrderStatus::Paid,
+        },
         Status::RolledBack(RestoreReason::Timeout) => OrderStatus::Timeout,
         Status::RolledBack(_) => OrderStatus::Cancelled,
     }
@@ -172,10 +177,7 @@ pub(super) async fn detail(
     };
     let current = row.filter(|row| {
         let settled = [OrderStatus::Shipped, OrderStatus::Completed];
-        let refund = [OrderStatus::Refunding, OrderStatus::Refunded];
-        row.status == pending_status(view.reservation.status)
-            || settled.contains(&row.status)
-            || refund.contains(&row.status)
+        row.status == pending_status(&view) || settled.contains(&row.status)
     });
     let activity = app.engine.activity(view.reservation.activity);
     let title = activity.as_ref().map(|it| &*it.terms.title);

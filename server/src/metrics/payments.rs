@@ -36,5 +36,10 @@ pub(super) fn encode(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result 
     let age = std::time::Duration::from_millis(age_ms).as_secs_f64();
     let help = "Age of the oldest open refund.";
     let kind = MetricType::Gauge;
-    ConstGauge::new(age).encode(out.encode_descriptor("refunds_oldest_seconds", help, None, kind)?)
+    ConstGauge::new(age).encode(out.encode_descriptor(
+        "refunds_oldest_seconds",
+        help,
+        None,
+        kind,
+    )?)
 }

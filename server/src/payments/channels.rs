@@ -157,9 +157,14 @@ mod tests {
             assert_eq!(error(&format!("{good},{entry}"), ""), ChannelsError::Entry(2), "{entry}");
         }
         assert_eq!(error("mock:hunter2", ""), ChannelsError::Secret(1));
-        for entry in
-            ["mock", "bank=mock:", "mock=https://h/", "mock=ftp://h/", "mock=http://u:p@h/", "mock="]
-        {
+        for entry in [
+            "mock",
+            "bank=mock:",
+            "mock=https://h/",
+            "mock=ftp://h/",
+            "mock=http://u:p@h/",
+            "mock=",
+        ] {
             assert_eq!(error(&good, entry), ChannelsError::Provider(1), "{entry}");
         }
         assert!(!error("mock:hunter2", "").to_string().contains("hunter2"));
