@@ -6,6 +6,7 @@
 //! that is silently off. Unknown `SLUICE_...` variables are let be, because orchestrators put
 //! variables of that shape (`SLUICE_PORT`, `SLUICE_SERVICE_HOST`) beside a service of our name.
 
+mod bounds;
 mod payment_channels;
 mod print;
 mod resp_users;
@@ -162,7 +163,7 @@ fn load_from(flags: &Flags, env: &dyn Fn(&str) -> Option<String>) -> Result<Load
     let merged = merge(flags, env)?;
     let origins = origins(&merged)?;
     let settings: Settings = merged.try_deserialize()?;
-    settings::check(&settings, &origins)?;
+    bounds::check(&settings, &origins)?;
     Ok(Loaded { settings, origins })
 }
 
