@@ -19,11 +19,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use engine::core::ids::OrderPrefix;
-use engine::{Engine, EngineOptions, OpenError};
+use engine::{Engine, EngineOptions, ORDERS_SINK, OpenError, SinkClass};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::{App, Shared};
+use crate::cli::progress::Spinner;
 use crate::cli::{EXIT_LOG, EXIT_REFUSED, EXIT_USAGE};
 use crate::config::{self, ConfigError, Flags, Http, Loaded, SETTINGS, Settings};
 use crate::demo::{self, DemoError};
@@ -239,9 +240,16 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     }
     options.companions.extend(orders::companions(settings));
     options.appends = settings.wal.device.into();
+    options.sinks.push((ORDERS_SINK.to_owned(), SinkClass::MustDeliver));
+    options.snapshot_after_bytes = settings.retention.snapshot_after_bytes;
+    options.retention = settings.retention.limits();
+    options.on_snapshot = Box::new(logs::snapshot);
     options.accept_clock = settings.accept_clock;
     options.accept_file_system = settings.accept_file_system;
-    let (engine, report) = tokio::task::spawn_blocking(|| Engine::open(options)).await??;
+    let spinner = Spinner::start("recovering the log");
+    let opened = tokio::task::spawn_blocking(|| Engine::open(options)).await;
+    drop(spinner);
+    let (engine, report) = opened??;
     tracing::info!("{report}");
     if shared.tokens().is_err() {
         shared.know(tokens_of(loaded, Some(&config::load_secret(loaded)?))?);

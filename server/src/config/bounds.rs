@@ -73,6 +73,7 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
             "must be at least 1048576 and a multiple of 4096",
         ),
     ];
+    let bounds = bounds.into_iter().chain(settings.retention.bounds(segment_bytes));
     match bounds.into_iter().find(|(_, kept, _)| !kept) {
         None => Ok(()),
         Some((key, _, expected)) => Err(ConfigError::Value {

@@ -10,6 +10,7 @@ mod bounds;
 mod payment_channels;
 mod print;
 mod resp_users;
+mod retention;
 mod secret;
 mod settings;
 
