@@ -38,5 +38,6 @@ pub mod split;
 pub mod sqlite;
 pub mod store;
 mod tables;
+pub mod tally;
 
 pub use fault::SinkError;
