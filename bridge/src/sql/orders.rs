@@ -279,7 +279,7 @@ impl<'a> ReservationRows<'a> {
             Value::integer(new.id.get()),
             Value::integer(new.user),
             Value::integer(new.activity),
-            Value::bytes(birth.request_id.as_bytes()),
+            birth.request_id.map_or(Value::Null, |it| Value::bytes(it.as_bytes())),
             Value::bytes(birth.request_hash.to_le_bytes().to_vec()),
             Value::integer(new.sku),
             Value::integer(new.price),

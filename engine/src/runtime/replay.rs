@@ -69,8 +69,8 @@ impl<W: Witness> Replayed<W> {
                 let is_its_own = self.directory.insert(ordinal, activity);
                 return if is_its_own { Ok(()) } else { Err(ReplayError::Ordinal { activity }) };
             }
-            Body::ReservationAdopted { activity, reservation, order_no, .. } => {
-                self.directory.adopt(reservation, activity, order_no);
+            Body::ReservationAdopted { activity, reservation, old_id, order_no, .. } => {
+                self.directory.adopt(reservation, activity, (old_id, order_no));
             }
             Body::Archived { activity } => self.directory.forget_adopted(activity),
             Body::ControlSet { key, .. } => note_floor(&mut self.directory, key),
