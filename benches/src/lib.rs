@@ -125,6 +125,8 @@ impl Sale {
         for _ in 0..count / USERS_A_BATCH {
             let pending = self.batch(USERS_A_BATCH);
             self.engine.commit().unwrap();
+            // No thread does it here, and without one ahead new purchases are refused.
+            self.engine.make_spare().unwrap();
             pending.wait().unwrap();
         }
     }

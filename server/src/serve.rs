@@ -11,6 +11,9 @@
 //! Opening fails with the log's own exit code, before anything was changed on disk. A log that
 //! fails later ends the process by itself, with 4, and nothing here catches that.
 
+mod descriptors;
+mod signals;
+
 use std::io::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +21,6 @@ use std::sync::Arc;
 use engine::core::ids::OrderPrefix;
 use engine::{Engine, EngineOptions, OpenError};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::app::{App, Shared};
@@ -34,6 +36,8 @@ use crate::mirror::{Mirror, MirrorError};
 use crate::orders::{self, Orders, OrdersError};
 use crate::production::{self, Finding};
 use crate::resp::{self, RespServer};
+use descriptors::{bound_connections, raise_limit};
+use signals::{Asked, Signals};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
 const EXIT_TERMINATED: i32 = 128 + 15;
@@ -118,50 +122,13 @@ pub(crate) fn run(flags: Flags, mut loaded: Loaded) -> Result<(), ServeError> {
         return Err(ServeError::Findings(findings));
     }
     let log_level = logs::init(&loaded.settings.log_level, loaded.settings.log_json)?;
-    let descriptors_max = raise_descriptor_limit();
+    let descriptors_max = raise_limit();
     bound_connections(&mut loaded.settings, descriptors_max);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(serve(flags, loaded, log_level));
     // A start that was refused may leave a thread at work; nothing of it is worth waiting for.
     runtime.shutdown_background();
     outcome
-}
-
-/// Connections that this process has no descriptors for would starve the log of them.
-fn bound_connections(settings: &mut Settings, descriptors_max: usize) {
-    let mut left = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).max(2);
-    let bound = |name, connections_max: &mut usize, share: usize| {
-        if *connections_max > share {
-            tracing::warn!(
-                "{name}.connections_max is {share} instead of {connections_max}: this process may \
-                 open {descriptors_max} files; raise the limit of open files"
-            );
-            *connections_max = share;
-        }
-    };
-    if settings.resp_listen.is_some() {
-        // Half at most, so that neither port is without any.
-        bound("resp", &mut settings.resp.connections_max, left / 2);
-        left -= settings.resp.connections_max;
-    }
-    bound("http", &mut settings.http.connections_max, left);
-}
-
-/// File descriptors that connections leave to the log, the orders and the threads: a log that
-/// can't open its next file has failed.
-const DESCRIPTORS_RESERVED: usize = 256;
-
-/// Sockets are descriptors: the soft limit of 1024 that shells give would be our bound. Returns
-/// the limit that holds now.
-fn raise_descriptor_limit() -> usize {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-    if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);
-    }
-    let now = getrlimit(Resource::Nofile).current;
-    now.map_or(usize::MAX, |now| usize::try_from(now).unwrap_or(usize::MAX))
 }
 
 async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), ServeError> {
@@ -389,40 +356,4 @@ async fn drain(shared: &Arc<Shared>, listening: Listening) -> Result<(), ServeEr
     .await??;
     tracing::info!("stopped");
     Ok(())
-}
-
-/// The signals we act upon.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-    hang_up: Signal,
-}
-
-/// What a signal asks for.
-enum Asked {
-    Stop,
-    Reload,
-}
-
-impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hang_up: signal(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) -> Asked {
-        tokio::select! {
-            _ = self.terminate.recv() => Asked::Stop,
-            _ = self.interrupt.recv() => Asked::Stop,
-            _ = self.hang_up.recv() => Asked::Reload,
-        }
-    }
-
-    /// Waits for a signal to stop; one to reload is let pass.
-    async fn stop(&mut self) {
-        while matches!(self.next().await, Asked::Reload) {}
-    }
 }

@@ -108,7 +108,9 @@ fn bytes(count: u64, _: &Path) {
 
 /// Opens a directory that `prepare` made.
 fn recovery(count: u64, directory: &Path) {
-    let options = EngineOptions { threads: false, ..EngineOptions::new(directory) };
+    let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
+    let options =
+        EngineOptions { threads: false, accept_file_system, ..EngineOptions::new(directory) };
     let (engine, report) = Engine::open(options).unwrap();
     assert!(report.records >= count);
     drop(engine);
