@@ -101,9 +101,10 @@ pub(super) static ORDER_ITEMS: Table = Table {
     key_columns: 2,
 };
 
-static ORDER_KEYS: Table = Table { name: "orders", columns: &["order_no"], key_columns: 1 };
+pub(super) static ORDER_KEYS: Table =
+    Table { name: "orders", columns: &["order_no"], key_columns: 1 };
 
-static ORDER_ITEM_KEYS: Table =
+pub(super) static ORDER_ITEM_KEYS: Table =
     Table { name: "order_items", columns: &["order_no"], key_columns: 1 };
 
 static DEFAULT_ADDRESSES: Lookup = Lookup {
