@@ -9,9 +9,10 @@
 //! what it rests on is durable. For an accepted command that is its own record; for a refusal or a
 //! repeat it is the last record the shard had appended, since *that* may be what it saw.
 //!
-//! [`Engine::open`] replays the log through the same `apply`. A timer gives unpaid reservations
-//! back. Readers of the log ([`Engine::reader`]) carry it outward and tell back how far they are
-//! ([`Engine::sink_advanced`]); from then on a reservation shows as ordered.
+//! [`Engine::open`] loads the newest snapshot and replays the log after it through the same
+//! `apply`. A timer gives unpaid reservations back. Readers of the log ([`Engine::reader`]) carry
+//! it outward and tell back how far they are ([`Engine::sink_advanced`]); from then on a
+//! reservation shows as ordered.
 //!
 //! # Where to look
 //!
@@ -28,6 +29,7 @@
 //! | `runtime/{timer,archive,clock}` | time |
 //! | `runtime/skus` | one live activity a SKU, where readers outside need that |
 //! | `runtime/{sinks,views,present}` | what is told outward |
+//! | `runtime/snapshots` | state in a file, so that the log need not be kept whole |
 //! | `runtime/{verify,entries}` | reading a log without opening it |
 
 #![warn(missing_docs)]
@@ -38,6 +40,7 @@ mod runtime;
 pub use runtime::adopt::{Adopted, FactError, OldId};
 pub use runtime::archive::ArchivedView;
 pub use runtime::calls::{Call, Called};
+pub use runtime::clock::TimeSource;
 pub use runtime::controls::PendingControl;
 pub use runtime::dead_letters::DeadLetterView;
 pub use runtime::engine::Engine;
@@ -48,8 +51,13 @@ pub use runtime::payments::{Callback, PaymentView, Recorded};
 pub use runtime::pending::Pending;
 pub use runtime::purchase::{BatchAnswer, BatchRequest, CountedAnswer, Purchase, Refused};
 pub use runtime::refunds::PendingRefund;
-pub use runtime::sinks::ORDERS_SINK;
+pub use runtime::repair::repair;
+pub use runtime::sinks::{ORDERS_SINK, drop_sink};
+pub use runtime::snapshots::{
+    OnSnapshot, SnapshotContents, SnapshotLoadError, SnapshotMade, SnapshotMakeError,
+    snapshot_contents,
+};
 pub use runtime::stats::EngineStats;
 pub use runtime::verify::{ActivityReport, VerifyReport, verify};
 pub use runtime::views::{ActivityView, DerivedState, PublicStatus, ReservationView};
-pub use wal::{Busy, LogUnavailable};
+pub use wal::{Busy, LogUnavailable, RetentionLimits, SinkClass, SinkError, SinkState};

@@ -3,6 +3,7 @@
 
 use std::io;
 
+use engine::{SnapshotMade, SnapshotMakeError};
 use tracing_subscriber::filter::{EnvFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
@@ -41,6 +42,23 @@ pub(crate) fn init(level: &str, json: bool) -> Result<LogLevel, LogError> {
     };
     tracing_subscriber::registry().with(filter).with(lines).try_init()?;
     Ok(LogLevel(handle))
+}
+
+/// Tells of a snapshot that was made, or of one that was not: the log is kept whole meanwhile.
+pub(crate) fn snapshot(outcome: &Result<SnapshotMade, SnapshotMakeError>) {
+    match outcome {
+        Ok(made) => tracing::info!(
+            "snapshot of LSN {}: {} bytes, {} records replayed, {} segments given back",
+            made.lsn,
+            made.bytes,
+            made.records,
+            made.segments_retired
+        ),
+        Err(error) => tracing::error!(
+            "{error}; no snapshot was made, and the log grows until one is: look after the disk, \
+             or run `sluice check`"
+        ),
+    }
 }
 
 impl LogLevel {

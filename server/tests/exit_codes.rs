@@ -137,6 +137,50 @@ fn damage_before_the_last_frame_is_refused_with_file_and_offset() {
     assert!(String::from_utf8_lossy(&check.stderr).contains(file));
 }
 
+/// `sluice repair` with `arguments`.
+fn repair(data_dir: &Path, arguments: &[&str]) -> Output {
+    sluice(["repair", "--data-dir"]).arg(data_dir).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_damaged_end_is_given_up_on_its_operators_word_alone() {
+    let data_dir = sold(5);
+    let segment = segments(data_dir.path()).remove(0);
+    // The fourth frame: the sale was made and published before it.
+    edit(&segment, |bytes| bytes[4 * BLOCK + FRAME_HEADER + 20] ^= 0x40);
+    let errors = String::from_utf8(serve(data_dir.path()).stderr).unwrap();
+    let (_, lsn) = errors.split_once("--accept-loss-from ").expect("the way out is named");
+    let lsn: u64 = lsn.trim_matches(|c: char| !c.is_ascii_digit()).parse().unwrap();
+    let before = tree(data_dir.path());
+    let other = repair(data_dir.path(), &["--accept-loss-from", &(lsn + 1).to_string()]);
+    assert_refused(&other, USAGE, &["LSN", &lsn.to_string()]);
+    let lsn = lsn.to_string();
+    let dry = repair(data_dir.path(), &["--accept-loss-from", &lsn, "--dry-run"]);
+    let told = String::from_utf8(dry.stdout).unwrap();
+    assert!(dry.status.success() && told.contains("would be given up"), "{told}");
+    assert!(before == tree(data_dir.path()), "changed on disk");
+
+    let done = repair(data_dir.path(), &["--accept-loss-from", &lsn]);
+    let told = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    for word in ["given up: LSN", "Reserved", "activity 30001", "reservations:", "quarantine"] {
+        assert!(told.contains(word), "{word:?} is missing: {told}");
+    }
+    let kept =
+        data_dir.path().join(format!("quarantine/repair-{:016x}", lsn.parse::<u64>().unwrap()));
+    assert_eq!(before[&segment].1, tree(&kept)[&kept.join(segment.file_name().unwrap())].1);
+    let check = sluice(["check", "--data-dir"]).arg(data_dir.path()).output().unwrap();
+    assert!(check.status.success(), "{}", String::from_utf8_lossy(&check.stderr));
+
+    // The orders know what the log no longer does.
+    let output = serve(data_dir.path());
+    assert_eq!(output.status.code(), Some(REFUSED));
+    for name in orders_files(data_dir.path()) {
+        fs::remove_file(data_dir.path().join(name)).unwrap();
+    }
+    sell(data_dir.path(), 100, 3);
+}
+
 #[test]
 fn a_missing_segment_is_refused() {
     let data_dir = sold(2);
@@ -164,6 +208,59 @@ fn a_segment_of_another_log_is_refused() {
     let segment = segments(ours.path()).remove(0);
     fs::copy(segments(theirs.path()).remove(0), segment).unwrap();
     assert_refused_untouched(ours.path(), REFUSED, &["seg"]);
+}
+
+#[test]
+fn a_segment_cut_short_and_two_that_changed_places_are_refused() {
+    let data_dir = sold(2);
+    sell(data_dir.path(), 11, 1);
+    sell(data_dir.path(), 21, 1);
+    let segments = segments(data_dir.path());
+    let contents: Vec<_> = segments.iter().map(|path| fs::read(path).unwrap()).collect();
+    for (segment, content) in segments.iter().zip(&contents) {
+        let file = segment.file_name().unwrap().to_str().unwrap();
+        for bytes in [0, BLOCK, content.len() / 2, content.len() - 1] {
+            fs::write(segment, &content[..bytes]).unwrap();
+            assert_refused_untouched(data_dir.path(), REFUSED, &[file]);
+        }
+        fs::write(segment, content).unwrap();
+    }
+    fs::write(&segments[0], &contents[1]).unwrap();
+    fs::write(&segments[1], &contents[0]).unwrap();
+    assert_refused_untouched(data_dir.path(), REFUSED, &["seg"]);
+}
+
+#[test]
+fn half_a_copy_of_a_directory_is_refused() {
+    let data_dir = sold(2);
+    sell(data_dir.path(), 11, 1);
+    let whole = tree(data_dir.path());
+    let newest = segments(data_dir.path()).pop().unwrap();
+    for left_out in [newest, data_dir.path().join("CONTROL")] {
+        let content = whole[&left_out].1.as_ref().unwrap();
+        fs::remove_file(&left_out).unwrap();
+        let file = left_out.file_name().unwrap().to_str().unwrap();
+        assert_refused_untouched(data_dir.path(), REFUSED, &[file]);
+        fs::write(&left_out, content).unwrap();
+    }
+}
+
+/// What is mounted goes with the process, so that it is listed before its end.
+#[test]
+fn a_file_system_in_memory_is_refused_and_left_empty() {
+    let dir = scratch();
+    let script = r#"mount -t tmpfs tmpfs "$1" || exit
+        "$2" serve --demo --listen 127.0.0.1:0 --data-dir "$1"; code=$?
+        ls -A "$1"; exit $code"#;
+    let mut command = std::process::Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(dir.path());
+    let output = command.arg(env!("CARGO_BIN_EXE_sluice")).output().unwrap();
+    assert_refused(&output, REFUSED, &["memory", "--accept-file-system"]);
+    let listed = String::from_utf8(output.stdout).unwrap();
+    assert!(listed.lines().all(|line| line.starts_with("listening on")), "{listed}");
 }
 
 #[test]

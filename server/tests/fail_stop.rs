@@ -22,7 +22,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Child;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -102,17 +102,6 @@ fn failures(takes_direct: bool) -> Vec<Failure> {
         }
     }
     failures
-}
-
-/// The shim, compiled: a Rust toolchain needs a C compiler to link, so that there is one.
-fn shim() -> PathBuf {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/shim/fail_io.c");
-    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fail_io.so");
-    let mut compiler = Command::new("cc");
-    compiler.args(["-Wall", "-Werror", "-shared", "-fPIC", "-O2", "-o"]);
-    let status = compiler.arg(&library).arg(&source).arg("-ldl").status().expect("a C compiler");
-    assert!(status.success(), "the shim does not compile");
-    library
 }
 
 /// What a shopper was told of a request id.
@@ -332,7 +321,7 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn whatever_operation_fails_the_server_ends_with_4_and_nothing_acknowledged_is_lost() {
-    let (shim, scratch) = (shim(), scratch());
+    let (shim, scratch) = (common::shim("fail_io"), scratch());
     let template = scratch.path().join("template");
     assert!(serve(&template).stop().success());
     let failures = failures(takes_direct(scratch.path()));

@@ -135,12 +135,11 @@ fn a_configuration_that_can_not_be_meant_is_refused_with_2_and_one_line() {
     std::fs::write(&unknown, "[htpp]\nidle_timeout = '1s'\n").unwrap();
     let unknown = unknown.to_str().unwrap();
     for (args, env, says) in [
-        (vec!["--resp-listen", "127.0.0.1:6379"], vec![], "not supported by this version"),
+        (vec!["--resp-listen", "0.0.0.0:0"], vec![], "must be a loopback address"),
         (vec!["--redis", "http://127.0.0.1"], vec![], "no URL of a Redis"),
         (vec![], vec![("SLUICE_MIRROR__LAYOUT", "other")], "no layout of Redis keys"),
         (vec!["--legacy-database", "mysql://x"], vec![], "not supported by this version"),
         (vec!["--database", "postgres://u:pw@h/x"], vec![], "not supported by this version"),
-        (vec!["--test-clock"], vec![], "not supported by this version"),
         (vec!["--config", "/nonexistent.toml"], vec![], "/nonexistent.toml"),
         (vec!["--config", unknown], vec![], "htpp"),
         (vec!["--log-level", "wrong=="], vec![], "log_level"),

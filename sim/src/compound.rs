@@ -12,14 +12,16 @@ use crate::fates::{Cut, Random, some_cuts};
 use crate::process::{Point, Process, Stopped};
 use crate::report::{Report, Settings, spread};
 use crate::truth::Truth;
-use crate::workload::{Step, all, word};
+use crate::workload::{Step, all, parse, word};
 
 /// Crashes of one point that are taken further.
 const FIRST_CUTS: usize = 4;
 
 /// Runs the campaign.
 pub fn run(settings: Settings) -> Report {
-    let workloads = all(settings.scale.pick(1, 1, 3));
+    let mut workloads = all(settings.scale.pick(1, 1, 3));
+    // A file's second life, and what a crash leaves of the hand-over.
+    workloads.extend(["nn", "nnr"].map(|word| parse(word).unwrap_or_default()));
     spread("compound", settings.bug, workloads.len(), |index, report| {
         report.add("workloads", 1);
         blows(&workloads[index], settings, report, None);
@@ -40,7 +42,12 @@ fn blows(steps: &[Step], settings: Settings, report: &mut Report, only: Option<C
         Ok(firsts) => firsts,
         Err(what) => return report.fail(replay(seed, &word, None), what),
     };
-    for (number, first) in firsts.into_iter().enumerate() {
+    // A snapshot's step has many operations, most of them alike: some of its blows are taken.
+    let stride = match steps.contains(&Step::Snapshot) {
+        true => settings.scale.pick(24, 12, 1),
+        false => 1,
+    };
+    for (number, first) in firsts.into_iter().enumerate().step_by(stride) {
         if only.is_some_and(|case| case.0 != number) {
             continue;
         }

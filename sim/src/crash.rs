@@ -9,18 +9,28 @@ use wal::device::sim::{Image, Op};
 
 use crate::fates::{Cut, Random, cuts};
 use crate::process::{Point, Process, Stopped};
-use crate::report::{Report, Settings, spread};
+use crate::report::{Report, Scale, Settings, spread};
 use crate::truth::Truth;
 use crate::workload::{Step, all, word};
 
 /// Runs the campaign.
 pub fn run(settings: Settings) -> Report {
     let length = settings.scale.pick(3, 4, 5);
-    let workloads = all(length);
+    let mut workloads = all(length);
+    if settings.scale != Scale::Long {
+        workloads.retain(|steps| is_telling(steps));
+    }
     spread("crash", settings.bug, workloads.len(), |index, report| {
         report.add("workloads", 1);
         crash(&workloads[index], settings.seed, report);
     })
+}
+
+/// Of four steps with snapshots among them only those are taken in which two follow each other: it
+/// is the second that gives a segment back, and what comes after it lives in that segment's file.
+fn is_telling(steps: &[Step]) -> bool {
+    let snapshots = steps.contains(&Step::Snapshot);
+    steps.len() < 4 || !snapshots || steps.windows(2).any(|two| two == [Step::Snapshot; 2])
 }
 
 /// A workload taken to its end, with the disk at every operation of its last step.
@@ -158,11 +168,17 @@ pub fn survives(crashed: Image, truth: &Truth, acked: u64) -> Result<(), String>
     let mut process = Process::new(crashed.clone(), truth, 2);
     process.open().map_err(told)?;
     let after = process.device().image();
-    if let Some(path) = segments.iter().find(|path| !crashed.same_content(&after, path)) {
+    // A segment that was given back may still have had its name: it goes, and only it.
+    let oldest = after.paths().into_iter().find(|path| path.starts_with("wal/seg-"));
+    let kept = |path: &&String| oldest.as_ref().is_some_and(|oldest| *path >= oldest);
+    if let Some(path) =
+        segments.iter().filter(kept).find(|path| !crashed.same_content(&after, path))
+    {
         return Err(format!("W10: recovery edited {path}"));
     }
     write_on(&mut process)?;
     process.read_back()?;
+    process.read_sink()?;
     process.drop_log();
     let cut = Cut::NOTHING_SURVIVES.of(&process.device().image());
     let mut again = Process::new(cut, process.truth.clone(), 3);

@@ -17,10 +17,11 @@ use crate::truth::Truth;
 use crate::workload::{Step, parse, word};
 
 /// Every step in the neighbourhood of every other that matters to it.
-const WORKLOADS: [&str; 36] = [
-    "sis", "bsb", "rs", "prsr", "pprir", "sco", "scs", "ckb", "kos", "ksk", "rko", "brc", "isis",
-    "cooc", "psocr", "bibk", "rrs", "kick", "porb", "skrs", "cccs", "obis", "srk", "rir", "bop",
-    "pppprr", "krkr", "sbis", "ocok", "irc", "rok", "bcb", "kkk", "sosos", "rscr", "ibo",
+const WORKLOADS: [&str; 43] = [
+    "nnr", "snnr", "sis", "bsb", "rs", "prsr", "pprir", "sco", "scs", "ckb", "kos", "ksk", "rko",
+    "brc", "isis", "cooc", "psocr", "bibk", "rrs", "kick", "porb", "skrs", "cccs", "obis", "srk",
+    "rir", "bop", "pppprr", "krkr", "sbis", "ocok", "irc", "rok", "bcb", "kkk", "sosos", "rscr",
+    "ibo", "nn", "nnrs", "nnk", "snocn", "pnnrr",
 ];
 
 /// What the process was doing when an operation came.

@@ -9,7 +9,10 @@
 //! | [`errors`]   | every operation of a workload fails, in every way                         |
 //! | [`compound`] | a second blow while the first is being recovered from                     |
 //! | [`corrupt`]  | damage that no crash can do, on logs whose promises are known             |
+//! | [`mangle`]   | files that neither a disk nor a build of ours made                        |
+//! | [`trace`]    | power cut at every operation of real runs on a real file system           |
 //! | [`planted`]  | all of them, on a log with a known fault                                  |
+//! | [`whole`]    | engine, projection and database in one thread, everything failing at once |
 //!
 //! They rest on [`workload`] (the steps), [`process`] (who takes them), [`truth`] (what really
 //! happened), [`fates`] (what a power cut leaves) and [`report`] (counts, and the command that runs
@@ -20,8 +23,12 @@ pub mod corrupt;
 pub mod crash;
 pub mod errors;
 pub mod fates;
+pub mod mangle;
 pub mod planted;
 pub mod process;
 pub mod report;
+mod snapshots;
+pub mod trace;
 pub mod truth;
+pub mod whole;
 pub mod workload;

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use sim::report::{Report, Scale, Settings};
 use sim::workload::{Step, parse};
-use sim::{compound, corrupt, crash, errors, planted};
+use sim::{compound, corrupt, crash, errors, mangle, planted, trace, whole};
 use wal::device::sim::{Fault, FaultKind};
 use wal::planted::Bug;
 
@@ -17,7 +17,10 @@ campaigns, and what names a case of a workload:
   errors     --at N --kind NAME [--lasting] [--cut N]
   compound   --first N --operation N
   corrupt    [--torn] --case N
+  mangle     --case N (without a workload)
+  trace      (real runs in the directory for temporary files)
   planted    (every known fault against every campaign)
+  whole      [--seed N] [--fault NAME]: one seed where it is given
 
 A workload is a word; its letters are steps: s one block, b several blocks, r rotate, i idle,
 p make a spare, c close, o reopen, k kill and reopen. A failing case prints its command.
@@ -116,7 +119,19 @@ fn run(arguments: &[String]) -> Result<bool, Usage> {
         ("corrupt", Some((word, _))) => {
             corrupt::again(word, rest.flag("--torn"), settings, rest.index("--case")?)
         }
+        ("mangle", _) => match rest.number("--case")? {
+            Some(case) => mangle::again(settings, case),
+            None => mangle::run(settings),
+        },
+        ("trace", _) => trace::run(settings, &std::env::temp_dir()),
         ("planted", _) => return Ok(hunt(settings)),
+        ("whole", _) => {
+            let bug = rest.named("--fault", whole::planted::Bug::ALL)?;
+            match rest.number("--seed")? {
+                Some(seed) => whole::again(seed, bug),
+                None => whole::run(settings, bug),
+            }
+        }
         (other, _) => return Err(Usage(format!("there is no campaign {other}"))),
     };
     if report.counts.is_empty() && report.failed == 0 {

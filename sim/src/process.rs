@@ -6,10 +6,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wal::device::sim::{Fault, Image, Op, SimDevice};
 use wal::{
     Busy, CONTROL_SHARD, Class, Committed, Log, LogUnavailable, OpenError, OpenOptions, OpenReport,
-    record_bytes,
+    Opening, RetentionLimits, record_bytes,
 };
 
-use crate::truth::Truth;
+use crate::truth::{Counts, Truth};
 use crate::workload::{FORMAT, Step};
 
 /// With its headers a record of this length dirties all 8 sectors of one block.
@@ -165,12 +165,21 @@ impl Process {
                 fatal.fetch_add(1, Ordering::Relaxed);
             }),
         };
-        let mut check = self.truth.check();
-        let (log, report) = Log::open(Arc::new(self.device.clone()), options, &mut |record| {
-            check.record(record);
-            Ok(())
-        })
-        .map_err(Stopped::Open)?;
+        let mut opening =
+            Opening::begin(Arc::new(self.device.clone()), options).map_err(Stopped::Open)?;
+        let start = match opening.next_snapshot().map_err(Stopped::Open)? {
+            Some(mut snapshot) => self.load(&mut snapshot)?,
+            None => Counts::default(),
+        };
+        let mut check = self.truth.check_after(start);
+        let judged = opening
+            .replay(&mut |record| {
+                check.record(record);
+                Ok(())
+            })
+            .map_err(Stopped::Open)?;
+        let (log, report) = judged.finish().map_err(Stopped::Open)?;
+        log.set_retention_limits(RetentionLimits { margin_segments: 0, ..Default::default() });
         let counts = check.finish(self.truth.acked).map_err(Stopped::Wrong)?;
         self.truth.recovered(counts);
         if log.durable_lsn().0 != self.truth.acked || report.last_lsn.0 != self.truth.acked {
@@ -182,6 +191,18 @@ impl Process {
         drop(watch);
         self.log = Some(log);
         Ok(report)
+    }
+
+    /// Appends until the log begins a new segment.
+    pub(crate) fn rotate(&mut self, log: &Log) -> Result<(), Stopped> {
+        let before = log.metrics().rotations;
+        while log.metrics().rotations == before {
+            for shard in [1, 0, 1] {
+                self.append(log, shard, LARGE_BODY_BYTES)?;
+            }
+            self.commit(log)?;
+        }
+        Ok(())
     }
 
     /// Lets go of the log as a process that ends does, without another word.
@@ -242,7 +263,10 @@ impl Process {
     pub fn read_back(&self) -> Result<(), String> {
         let Some(log) = &self.log else { return Ok(()) };
         let mut reader = log.reader();
-        let mut check = self.truth.check();
+        let before = reader.seek_oldest().map_err(|error| format!("a reader: {error}"))?;
+        let counts = self.truth.counts_at(before.0);
+        let counts = counts.ok_or("a reader: the kept log begins inside a frame")?;
+        let mut check = self.truth.check_after(counts);
         while let Some(frame) = reader.next_frame().map_err(|error| format!("a reader: {error}"))? {
             for record in frame.records() {
                 check.record(&record.map_err(|error| format!("a reader: {error}"))?);
@@ -268,21 +292,14 @@ impl Process {
                 }
                 self.commit(&log)?;
             }
-            Step::Rotate => {
-                let before = log.metrics().rotations;
-                while log.metrics().rotations == before {
-                    for shard in [1, 0, 1] {
-                        self.append(&log, shard, LARGE_BODY_BYTES)?;
-                    }
-                    self.commit(&log)?;
-                }
-            }
+            Step::Rotate => self.rotate(&log)?,
             Step::Idle => log.seal_idle()?,
             Step::Spare => log.make_spare().map(drop)?,
             Step::Close => {
                 log.close()?;
                 self.drop_log();
             }
+            Step::Snapshot => self.snapshot(&log)?,
             Step::Reopen => unreachable!("taken above"),
             Step::Kill => {
                 drop(log);

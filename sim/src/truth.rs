@@ -19,6 +19,8 @@ pub struct Truth {
     frames: Vec<Counts>,
     /// The highest durable LSN the log ever showed.
     pub acked: u64,
+    /// How far the sink that pins the log has confirmed; `None` where none is registered.
+    pub sink: Option<u64>,
 }
 
 /// The lane of a shard.
@@ -58,9 +60,29 @@ impl Truth {
         self.acked = counts.iter().sum();
     }
 
-    /// Checks records as a recovery or a reader hands them over.
+    /// How many records each lane had at LSN `lsn`, where a frame ends there.
+    pub fn counts_at(&self, lsn: u64) -> Option<Counts> {
+        let all = [[0; LANES]].into_iter().chain(self.frames.iter().copied());
+        all.into_iter().find(|counts| counts.iter().sum::<u64>() == lsn)
+    }
+
+    /// A hash of the first `count` records of a lane: what a snapshot holds of it.
+    pub fn hash(&self, lane: usize, count: u64) -> u64 {
+        let count = usize::try_from(count).expect("a workload is small");
+        let bytes = self.lanes[lane].iter().take(count).flat_map(|body| body.iter());
+        bytes.fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+        })
+    }
+
+    /// Checks records as a recovery or a reader hands them over, from the first on.
     pub fn check(&self) -> Check<'_> {
-        Check { truth: self, counts: [0; LANES], violation: None }
+        self.check_after([0; LANES])
+    }
+
+    /// Checks records as they are handed over after those that `counts` names.
+    pub fn check_after(&self, counts: Counts) -> Check<'_> {
+        Check { truth: self, counts, violation: None }
     }
 }
 

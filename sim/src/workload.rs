@@ -11,8 +11,11 @@
 //! | `o`    | let go without closing, and open again                                      |
 //! | `k`    | append, be killed between write and sync, and open again                    |
 //!
-//! A step that needs an open log opens it first. Taking a snapshot and giving segments back join
-//! the alphabet when the log can do it.
+//! | `n`    | begin a new segment, make a snapshot, give back what is not needed, feed a  |
+//! |        | sink that pins the log, give back what it held                              |
+//!
+//! A step that needs an open log opens it first. No segment stays that nobody needs, so that the
+//! second `n` of a word gives one back, and the next segment lives in its file.
 
 use wal::{Format, OWNER_BYTES};
 
@@ -45,11 +48,13 @@ pub enum Step {
     Reopen,
     /// A kill between write and sync, and a new start.
     Kill,
+    /// A snapshot, and segments given back.
+    Snapshot,
 }
 
 impl Step {
     /// Every step.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Block,
         Self::Span,
         Self::Rotate,
@@ -58,6 +63,7 @@ impl Step {
         Self::Close,
         Self::Reopen,
         Self::Kill,
+        Self::Snapshot,
     ];
 
     /// Its letter.
@@ -71,6 +77,7 @@ impl Step {
             Self::Close => 'c',
             Self::Reopen => 'o',
             Self::Kill => 'k',
+            Self::Snapshot => 'n',
         }
     }
 

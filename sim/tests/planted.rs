@@ -14,3 +14,12 @@ fn each_planted_bug_is_caught() {
     writeln!(std::io::stderr(), "{told}").expect("a test can write");
     assert!(hunts.iter().all(|hunt| !hunt.caught.is_empty()), "{told}");
 }
+
+#[test]
+fn the_documentation_lists_every_planted_bug() {
+    let page = include_str!("../../docs/reliability.md");
+    let rows: Vec<_> =
+        Bug::ALL.iter().map(|bug| format!("| `{bug:?}` | {} |", bug.does())).collect();
+    let missing: Vec<_> = rows.iter().filter(|row| !page.contains(*row)).collect();
+    assert!(missing.is_empty(), "docs/reliability.md lacks {missing:#?}");
+}

@@ -21,8 +21,9 @@ use crate::metrics::Counters;
 use crate::names;
 use crate::planted::{self, Bug};
 use crate::recover::FRAMES_AT;
+use crate::retention::Retention;
 use crate::segment::SegmentHeader;
-use crate::spares::{Failed, SpareMade, Spares};
+use crate::spares::{Failed, Spare, SpareMade, Spares};
 use crate::watermark::Watermark;
 
 /// The parts of an open log that the tail works with.
@@ -31,6 +32,7 @@ pub(crate) struct Parts {
     pub(crate) intake: Intake,
     pub(crate) watermark: Watermark,
     pub(crate) spares: Spares,
+    pub(crate) retention: Retention,
     pub(crate) counters: Counters,
     pub(crate) on_fatal: OnFatal,
 }
@@ -58,6 +60,8 @@ pub(crate) struct Tail {
     offset: u64,
     last_lsn: Lsn,
     chain: u32,
+    /// Chain of the last frame with records, where this process wrote or read it.
+    data_chain: Option<u32>,
     commit_us: u64,
     /// Whether every frame is promised by a later one.
     promised: bool,
@@ -75,6 +79,7 @@ impl Tail {
         control_file: Arc<dyn File>,
         end: Option<LogEnd>,
         last_lsn: Lsn,
+        data_chain: Option<u32>,
     ) -> Self {
         Self {
             frame: Blocks::for_bytes(control.format.frame_bytes_max as usize),
@@ -84,6 +89,7 @@ impl Tail {
             offset: end.map_or(0, |end| end.offset),
             last_lsn,
             chain: end.map_or(0, |end| end.chain),
+            data_chain,
             commit_us: 0,
             promised: true,
             start_lane: 0,
@@ -96,6 +102,39 @@ impl Tail {
     /// Number of the segment being filled.
     pub(crate) fn segment_id(&self) -> SegmentId {
         self.segment.as_ref().map_or(SegmentId(0), |(header, _)| header.segment_id)
+    }
+
+    /// Chain of the last frame with records.
+    pub(crate) const fn data_chain(&self) -> Option<u32> {
+        self.data_chain
+    }
+
+    /// Writes CONTROL as things stand.
+    pub(crate) fn save(&mut self, parts: &Parts) -> Result<(), LogUnavailable> {
+        if parts.watermark.is_poisoned() {
+            return Err(LogUnavailable);
+        }
+        self.write_control(parts).map_err(|failure| fail(parts, failure))
+    }
+
+    /// Says in CONTROL that the log begins at `oldest` from now on (W7: before a file is touched).
+    /// Returns the segments whose files must never be used again.
+    pub(crate) fn give_back(
+        &mut self,
+        parts: &Parts,
+        oldest: SegmentId,
+    ) -> Result<Vec<SegmentId>, LogUnavailable> {
+        let before = self.control.oldest_needed_segment;
+        assert!(
+            before < oldest && oldest <= self.control.active_segment,
+            "W7: what is needed stays"
+        );
+        let never_recycle = self.control.never_recycle.clone();
+        // Those of an earlier time have been dealt with.
+        self.control.never_recycle.retain(|id| *id >= before);
+        self.control.oldest_needed_segment = oldest;
+        self.save(parts)?;
+        Ok(never_recycle)
     }
 
     /// Opens a segment that seals the log where it ends now, or fails the log.
@@ -218,6 +257,9 @@ impl Tail {
         self.offset += frame_bytes as u64;
         self.chain = sealed.header_crc;
         self.last_lsn = sealed.last_lsn();
+        if records > 0 {
+            self.data_chain = Some(self.chain);
+        }
         if planted::has(Bug::AckBeforeSync) {
             parts.watermark.publish(&self.marks, self.last_lsn, &mut self.woken);
         }
@@ -234,15 +276,21 @@ impl Tail {
     /// Heads a spare as the successor of `sealed`, which is valid exactly up to here.
     fn rotate(&mut self, parts: &Parts, sealed: SegmentId) -> Result<(), Failure> {
         let device = &*parts.device;
-        let spare = parts
+        let Spare { path: spare, stale_stamp } = parts
             .spares
             .take(device, &parts.intake)
             .map_err(|failed| Failure::of_spare(parts, failed))?;
         let id = sealed.plus(1);
         let failure = |op, path: &str, source| Failure { op, path: device.display(path), source };
         let header = SegmentHeader {
+            features: self.control.features,
             segment_id: id,
-            stamp: device.random().map_err(|source| failure("draw a stamp for", &spare, source))?,
+            stamp: match planted::has(Bug::StampNotRenewed) && stale_stamp != 0 {
+                true => stale_stamp,
+                false => {
+                    device.random().map_err(|source| failure("draw a stamp for", &spare, source))?
+                }
+            },
             epoch: self.control.epoch,
             first_lsn: self.last_lsn.plus(1),
             log_uuid: self.control.log_uuid,
@@ -251,13 +299,15 @@ impl Tail {
             prev_chain: self.chain,
             segment_bytes: self.control.format.segment_bytes,
             created_unix_ms: device.now_us() / 1000,
-            stale_stamp: 0,
+            stale_stamp,
         };
         let file =
             device.open_to_append(&spare).map_err(|source| failure("open", &spare, source))?;
         write_full(&*file, header.encode().bytes(), 0)
             .map_err(|source| failure("write", &spare, source))?;
-        file.sync_data().map_err(|source| failure("sync", &spare, source))?;
+        if !planted::has(Bug::HeaderNotSynced) {
+            file.sync_data().map_err(|source| failure("sync", &spare, source))?;
+        }
         let path = names::segment(id);
         device.rename(&spare, &path).map_err(|source| failure("rename", &spare, source))?;
         if !planted::has(Bug::SkipDirectorySync) {
@@ -268,6 +318,8 @@ impl Tail {
         parts.counters.rotations.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         self.control.active_segment = id;
         self.control.active_stamp = header.stamp;
+        parts.retention.begun(&header);
+        parts.intake.hold_new(parts.retention.is_overdue());
         self.write_control(parts)?;
         self.segment = Some((header, file));
         self.offset = FRAMES_AT;
@@ -276,6 +328,8 @@ impl Tail {
     }
 
     fn write_control(&mut self, parts: &Parts) -> Result<(), Failure> {
+        self.control.sinks = parts.retention.registered();
+        self.control.snapshot_lsn = parts.retention.snapshot().map_or(Lsn(0), |it| it.lsn);
         self.control.write(&*self.control_file).map_err(|source| Failure {
             op: "write",
             path: parts.device.display(crate::control::CONTROL_PATH),
@@ -288,6 +342,9 @@ impl Tail {
 /// process.
 fn fail(parts: &Parts, failure: Failure) -> LogUnavailable {
     let Failure { op, path, source } = failure;
+    if planted::has(Bug::FailureNotPoisoned) {
+        return LogUnavailable;
+    }
     let first = parts.watermark.poison();
     parts.intake.close();
     // A commit and the making of a spare may fail side by side: the owner is told once.

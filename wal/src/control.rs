@@ -22,21 +22,25 @@
 //! |  204 |       4 | sink_count            | <= 16                                               |
 //! |  208 |       4 | never_recycle_count   | <= 64                                               |
 //! |  212 |       4 | reserved              | 0, checked                                          |
-//! |  216 | 16 x 64 | sinks                 | name (32, zero-padded), LSN, epoch, chain           |
+//! |  216 | 16 x 64 | sinks                 | name (32, zero-padded), LSN, epoch, chain, class    |
+//! |      |         |                       | (u32; 0: must deliver, 1: can be rebuilt)           |
 //! | 1240 |  64 x 8 | never_recycle         | segment ids that saw an I/O error                   |
 //! | 4092 |       4 | crc                   | CRC-32 over 0..4092                                 |
 //!
-//! Written when a process opens the log (before it appends), at rotations and at a clean end;
-//! never for a commit. It is a witness that the log reaches *at least* so far, not where it ends.
+//! Written when a process opens the log (before it appends), at rotations, when a snapshot is
+//! whole, before segments are given back, when a sink comes or goes, and at a clean end; never for
+//! a commit. It is a witness that the log reaches *at least* so far, not where it ends.
 
 use std::io;
 
 use crate::block::Blocks;
 use crate::checksum;
 use crate::device::{Device, File, read_full, write_full};
+use crate::features;
 use crate::fields::Fields;
 use crate::ids::{Epoch, LogUuid, Lsn, SegmentId};
 use crate::limits::{BLOCK_BYTES, NEVER_RECYCLE_MAX, SHARDS_MAX, SINKS_MAX};
+use crate::planted::{self, Bug};
 use std::sync::Arc;
 
 pub(crate) const CONTROL_PATH: &str = "CONTROL";
@@ -44,7 +48,7 @@ pub(crate) const CONTROL_DRAFT_PATH: &str = "CONTROL.tmp";
 
 const MAGIC: [u8; 8] = [0x8B, b'S', b'L', b'C', 0x0D, 0x0A, 0x1A, 0x0A];
 const FORMAT_VERSION: u32 = 1;
-const SINK_NAME_BYTES: usize = 32;
+pub(crate) const SINK_NAME_BYTES: usize = 32;
 const SINK_BYTES: usize = 64;
 
 const FORMAT_VERSION_AT: usize = 8;
@@ -108,6 +112,7 @@ pub(crate) struct RegisteredSink {
     pub(crate) lsn: Lsn,
     pub(crate) epoch: Epoch,
     pub(crate) chain: u32,
+    pub(crate) class: u32,
 }
 
 /// What CONTROL says.
@@ -116,6 +121,8 @@ pub(crate) struct Control {
     pub(crate) slot_seq: u64,
     pub(crate) log_uuid: LogUuid,
     pub(crate) epoch: Epoch,
+    /// Incompatible features that the log uses.
+    pub(crate) features: u32,
     pub(crate) format: Format,
     pub(crate) active_segment: SegmentId,
     pub(crate) active_stamp: u64,
@@ -140,6 +147,7 @@ impl Control {
         let mut fields = Fields::<BLOCK_BYTES>::zero();
         fields.put(0, &MAGIC);
         fields.put_u32(FORMAT_VERSION_AT, FORMAT_VERSION);
+        fields.put_u32(FEATURE_INCOMPAT_AT, self.features);
         fields.put_u64(SLOT_SEQ_AT, self.slot_seq);
         fields.put(LOG_UUID_AT, &self.log_uuid.0);
         fields.put_u64(EPOCH_AT, self.epoch.0);
@@ -168,6 +176,7 @@ impl Control {
             fields.put_u64(at + SINK_NAME_BYTES, sink.lsn.0);
             fields.put_u64(at + SINK_NAME_BYTES + 8, sink.epoch.0);
             fields.put_u32(at + SINK_NAME_BYTES + 16, sink.chain);
+            fields.put_u32(at + SINK_NAME_BYTES + 20, sink.class);
         }
         for (index, segment) in self.never_recycle.iter().enumerate() {
             fields.put_u64(NEVER_RECYCLE_AT + index * 8, segment.0);
@@ -187,7 +196,7 @@ impl Control {
         }
         let format_version = fields.u32(FORMAT_VERSION_AT);
         let feature_incompat = fields.u32(FEATURE_INCOMPAT_AT);
-        if format_version != FORMAT_VERSION || feature_incompat != 0 {
+        if format_version != FORMAT_VERSION || !features::known(feature_incompat) {
             return Err(TooNew { format_version, feature_incompat });
         }
         let sink_count = fields.u32(SINK_COUNT_AT) as usize;
@@ -207,12 +216,14 @@ impl Control {
                 lsn: Lsn(fields.u64(at + SINK_NAME_BYTES)),
                 epoch: Epoch(fields.u64(at + SINK_NAME_BYTES + 8)),
                 chain: fields.u32(at + SINK_NAME_BYTES + 16),
+                class: fields.u32(at + SINK_NAME_BYTES + 20),
             }
         };
         Ok(Self {
             slot_seq: fields.u64(SLOT_SEQ_AT),
             log_uuid: LogUuid(fields.array(LOG_UUID_AT)),
             epoch: Epoch(fields.u64(EPOCH_AT)),
+            features: feature_incompat,
             format: Format {
                 shard_count,
                 frame_bytes_max: fields.u32(FRAME_BYTES_MAX_AT),
@@ -256,7 +267,8 @@ impl Control {
     pub(crate) fn write(&mut self, file: &dyn File) -> io::Result<()> {
         let mut next = self.clone();
         next.slot_seq += 1;
-        let offset = (next.slot_seq % 2) * BLOCK_BYTES as u64;
+        let slot = if planted::has(Bug::ControlSlotNotAlternating) { 1 } else { next.slot_seq % 2 };
+        let offset = slot * BLOCK_BYTES as u64;
         write_full(file, next.encode().bytes(), offset)?;
         file.sync_data()?;
         *self = next;
@@ -289,6 +301,7 @@ mod tests {
             slot_seq: 4,
             log_uuid: LogUuid([3; 16]),
             epoch: Epoch(9),
+            features: 0,
             format: Format {
                 shard_count: 64,
                 frame_bytes_max: 1 << 20,
@@ -311,6 +324,7 @@ mod tests {
                 lsn: Lsn(3),
                 epoch: Epoch(2),
                 chain: 8,
+                class: 1,
             }],
             never_recycle: vec![SegmentId(2), SegmentId(3)],
         }

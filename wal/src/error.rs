@@ -19,7 +19,8 @@ pub enum OpenError {
     /// The log is damaged where that can't be a torn tail.
     #[error(
         "{path} at offset {offset}: {case}; records from LSN {first_lost_lsn} on{until} can't be \
-         read: keep the directory as it is, and restore it from a backup elsewhere"
+         read: restore the directory from a backup elsewhere, or give them up with `sluice repair \
+         --accept-loss-from {first_lost_lsn}`"
     )]
     Refused {
         /// The file.
@@ -139,6 +140,9 @@ pub enum ReadError {
         /// The first that is there.
         oldest: Lsn,
     },
+    /// Where the log ends can't be told.
+    #[error(transparent)]
+    NoEnd(Box<OpenError>),
     /// No frame ends there, so no reader can have stopped there.
     #[error("no frame ends at LSN {0}")]
     NotAFrameEnd(Lsn),

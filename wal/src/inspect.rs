@@ -9,13 +9,16 @@ use std::sync::Arc;
 
 use crate::control::{Control, Format};
 use crate::device::{Device, Lock};
-use crate::error::OpenError;
-use crate::ids::{Epoch, LogUuid, Lsn};
+use crate::error::{OpenError, ReadError};
+use crate::ids::{Epoch, LogUuid, Lsn, SegmentId};
 use crate::names;
 use crate::open::{io_error, read_control};
 use crate::reader::Reader;
-use crate::recover::{self, FRAMES_AT, Reach, Replay, TornTail};
+use crate::recover::{self, Extent, FRAMES_AT, Reach, Replay, TornTail};
 use crate::scan::{self, Scanner};
+use crate::snapshot::{self, SnapshotError, SnapshotReader};
+use crate::start::Start;
+use crate::verdict::Case;
 
 /// What reading the whole log found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -36,21 +39,117 @@ pub struct Inspection {
     pub beside_running_server: bool,
 }
 
-/// Reads and judges the whole log, handing every record to `replay`.
+/// A log under inspection.
+pub struct Inspecting<'a> {
+    device: &'a dyn Device,
+    control: Control,
+    /// The directory's lock, where no server has it.
+    lock: Option<Box<dyn Lock>>,
+    /// Those that are whole, oldest first.
+    snapshots: Vec<(SnapshotReader, Start)>,
+    damaged: Vec<String>,
+}
+
+impl<'a> Inspecting<'a> {
+    /// Looks at a directory and reads its snapshots whole.
+    pub fn begin(device: &'a dyn Device) -> Result<Self, OpenError> {
+        let lock = probe_lock(device)?;
+        Self::under(device, lock)
+    }
+
+    /// The same under a lock that is held already, or beside the process that has it.
+    pub(crate) fn under(
+        device: &'a dyn Device,
+        lock: Option<Box<dyn Lock>>,
+    ) -> Result<Self, OpenError> {
+        let (control, _) = read_control(device)?;
+        let mut it = Self { device, control, lock, snapshots: Vec::new(), damaged: Vec::new() };
+        let names = snapshot::list(device).map_err(io_error(device, "list", names::SNAP_DIR))?;
+        for info in names {
+            match snapshot::open(device, &it.control, info.lsn) {
+                Ok(snapshot) => it.snapshots.push(snapshot),
+                Err(SnapshotError::TooNew { path, format_version, feature_incompat }) => {
+                    return Err(OpenError::TooNew { path, format_version, feature_incompat });
+                }
+                // A server beside made a newer one and removed this one since it was listed.
+                Err(SnapshotError::Io { source, .. })
+                    if it.lock.is_none() && source.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => it.damaged.push(error.to_string()),
+            }
+        }
+        Ok(it)
+    }
+
+    /// The log.
+    pub fn uuid(&self) -> LogUuid {
+        self.control.log_uuid
+    }
+
+    /// The newest snapshot that is whole.
+    pub fn newest_snapshot(self) -> Option<SnapshotReader> {
+        self.snapshots.into_iter().next_back().map(|(reader, _)| reader)
+    }
+
+    /// The constants of the log.
+    pub fn format(&self) -> &Format {
+        &self.control.format
+    }
+
+    /// The snapshots that are whole, oldest first.
+    pub fn snapshots(&mut self) -> impl Iterator<Item = &mut SnapshotReader> {
+        self.snapshots.iter_mut().map(|(reader, _)| reader)
+    }
+
+    /// What is wrong with the others.
+    pub fn damaged_snapshots(&self) -> &[String] {
+        &self.damaged
+    }
+
+    /// Whether every record of the log is still there.
+    pub fn is_whole(&self) -> bool {
+        self.control.oldest_needed_segment == SegmentId(1)
+    }
+
+    /// Whether a server has the log open.
+    pub fn beside_running_server(&self) -> bool {
+        self.lock.is_none()
+    }
+
+    /// Reads and judges what a start would: from the newest snapshot on. Returns the last record.
+    pub(crate) fn read_needed(&self) -> Result<Lsn, OpenError> {
+        let start = self.snapshots.last().map(|(_, start)| start);
+        let how = (Reach::Everything, Extent::Needed);
+        let recovered = recover::recover(self.device, &self.control, how, start, &mut |_| Ok(()))?;
+        Ok(recovered.last_lsn)
+    }
+
+    /// Reads and judges all of the log that is there, handing every record after `from`, a
+    /// snapshot's LSN, to `replay`; without one every record from the first on.
+    pub fn read(
+        &self,
+        from: Option<Lsn>,
+        replay: &mut Replay<'_>,
+    ) -> Result<Inspection, OpenError> {
+        let reach = if self.lock.is_some() { Reach::Everything } else { Reach::Promised };
+        let start = self.snapshots.iter().find(|(_, start)| Some(start.lsn) == from);
+        let (device, control) = (self.device, &self.control);
+        let start = start.map(|(_, start)| start);
+        let recovered = recover::recover(device, control, (reach, Extent::All), start, replay)?;
+        Ok(Inspection {
+            uuid: control.log_uuid,
+            epoch: control.epoch,
+            format: control.format,
+            last_lsn: recovered.last_lsn,
+            segments: recovered.segments,
+            torn_tail: recovered.torn_tail,
+            beside_running_server: self.lock.is_none(),
+        })
+    }
+}
+
+/// Reads and judges a log that is kept whole, handing every record to `replay`.
 pub fn inspect(device: &dyn Device, replay: &mut Replay<'_>) -> Result<Inspection, OpenError> {
-    let lock = probe_lock(device)?;
-    let (control, _) = read_control(device)?;
-    let reach = if lock.is_some() { Reach::Everything } else { Reach::Promised };
-    let recovered = recover::recover(device, &control, reach, replay)?;
-    Ok(Inspection {
-        uuid: control.log_uuid,
-        epoch: control.epoch,
-        format: control.format,
-        last_lsn: recovered.last_lsn,
-        segments: recovered.segments,
-        torn_tail: recovered.torn_tail,
-        beside_running_server: lock.is_none(),
-    })
+    Inspecting::begin(device)?.read(None, replay)
 }
 
 /// The constants of a log, without reading it.
@@ -64,8 +163,21 @@ pub fn follow(device: Arc<dyn Device>) -> Result<Reader, OpenError> {
     let (control, _) = read_control_of_log(&*device)?;
     let format = control.format;
     let source = Arc::clone(&device);
-    let end = move || promised_lsn(&*source).unwrap_or(Lsn(0));
+    let end = move || match promised_lsn(&*source) {
+        // Given back while it was looked at: the next look sees the log as it is then.
+        Err(error) if has_moved(&error) => Ok(Lsn(0)),
+        promised => promised.map_err(|error| ReadError::NoEnd(Box::new(error))),
+    };
     Ok(Reader::new(device, format, Box::new(end)))
+}
+
+/// Whether a server beside may have given back a segment while it was looked at.
+fn has_moved(error: &OpenError) -> bool {
+    match error {
+        OpenError::Refused { case, .. } => *case == Case::SegmentMissing,
+        OpenError::Io { source, .. } => source.kind() == io::ErrorKind::NotFound,
+        _ => false,
+    }
 }
 
 fn read_control_of_log(device: &dyn Device) -> Result<(Control, Option<Box<dyn Lock>>), OpenError> {

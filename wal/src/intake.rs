@@ -80,6 +80,8 @@ pub(crate) struct Intake {
     in_flight_bytes_max: u64,
     chunk_bytes_max: usize,
     admission: AtomicU64,
+    /// New work is held, whatever the admission: too much is undelivered.
+    new_held: AtomicBool,
     closed: AtomicBool,
     bell: Bell,
 }
@@ -96,6 +98,7 @@ impl Intake {
             in_flight_bytes_max,
             chunk_bytes_max: frame_bytes_max / BATCH_FRAME_DIVISOR,
             admission: AtomicU64::new(Admission::All as u64),
+            new_held: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             bell: Bell::new(),
         }
@@ -121,6 +124,7 @@ impl Intake {
         let reserved = bytes as u64;
         let limit = match class {
             _ if !self.admission().lets_in(class) => return Err(self.refusal()),
+            Class::New if self.new_held.load(Ordering::Relaxed) => return Err(self.refusal()),
             Class::New => {
                 self.in_flight_bytes_max - self.in_flight_bytes_max / IN_FLIGHT_RESERVED_DIVISOR
             }
@@ -196,6 +200,16 @@ impl Intake {
     /// Lets in whom `admission` names, from now on.
     pub(crate) fn admit(&self, admission: Admission) {
         self.admission.store(admission as u64, Ordering::Relaxed);
+    }
+
+    /// Holds new work back, or lets it in again, beside what the admission says.
+    pub(crate) fn hold_new(&self, held: bool) {
+        self.new_held.store(held, Ordering::Relaxed);
+    }
+
+    /// Whether new work is let in.
+    pub(crate) fn admits_new(&self) -> bool {
+        self.admission() == Admission::All && !self.new_held.load(Ordering::Relaxed)
     }
 
     /// Whose batches are let in.
@@ -427,6 +441,12 @@ mod tests {
         assert_eq!(intake.begin(0, 8, Class::Reserved).map(drop), Err(Busy::Overloaded));
         intake.admit(Admission::All);
         assert_eq!(intake.begin(0, 8, Class::New).map(drop), Ok(()));
+        intake.hold_new(true);
+        assert_eq!(intake.begin(0, 8, Class::New).map(drop), Err(Busy::Overloaded));
+        assert_eq!(intake.begin(0, 8, Class::Reserved).map(drop), Ok(()));
+        assert!(!intake.admits_new());
+        intake.hold_new(false);
+        assert!(intake.admits_new());
     }
 
     #[test]

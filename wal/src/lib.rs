@@ -18,21 +18,29 @@
 //!
 //! [`Reader`] gives durable frames in order, for those who carry the log outward.
 //!
+//! The log is not kept for ever. Its owner writes [snapshots](SnapshotWriter) of what the records
+//! came to; a segment that the older of two snapshots covers and every [sink](SinkClass) has
+//! confirmed is [retired](Log::retire), and its file lives on as a later segment.
+//!
 //! # Where to look
 //!
 //! | file | idea |
 //! |---|---|
 //! | `segment`, `frame`, `record`, `control` | the formats: a table beside its code |
+//! | `features` | what an older build must not read past, and when it is used |
 //! | `intake` | where records wait |
 //! | `committer` | the only writer |
 //! | `watermark` | what is durable, and who waits for it |
 //! | `verdict` | where the log ends, as a decision table |
-//! | `recover`, `scan` | the reading that feeds it |
+//! | `recover`, `start`, `scan` | the reading that feeds it |
 //! | `spares` | segments made ahead |
+//! | `snapshot` | the owner's state in a file |
+//! | `retention`, `retire` | what of the log is still needed, and what becomes of the rest |
 //! | `fatal` | fail-stop |
 //! | `reader` | the log as an outbox |
 //! | `log`, `threads` | the handle, and what runs behind it |
 //! | `open`, `premises` | from a directory to a log |
+//! | `repair` | the damaged end of a log given up, on an operator's word |
 //! | `device` | the one seam to the operating system |
 //! | `sync` | the primitives of every hand-over, for the model checker |
 
@@ -46,8 +54,12 @@ mod control;
 pub mod device;
 mod error;
 mod fatal;
+mod features;
 mod fields;
 mod frame;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod golden;
 mod ids;
 mod inspect;
 mod intake;
@@ -67,9 +79,14 @@ mod premises;
 mod reader;
 mod record;
 mod recover;
+mod repair;
+mod retention;
+mod retire;
 mod scan;
 mod segment;
+mod snapshot;
 mod spares;
+mod start;
 mod sync;
 mod threads;
 mod verdict;
@@ -80,8 +97,9 @@ pub use control::{Format, OWNER_BYTES};
 pub use device::posix::PosixDevice;
 pub use error::{Busy, LogUnavailable, OpenError, ReadError};
 pub use fatal::{Fatal, OnFatal};
+pub use features::{Upgraded, upgrade};
 pub use ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
-pub use inspect::{Inspection, follow, inspect, read_format};
+pub use inspect::{Inspecting, Inspection, follow, inspect, read_format};
 pub use intake::{Admission, Batch, Class, Committed, Ticket};
 pub use limits::CONTROL_SHARD;
 pub use log::Log;
@@ -90,7 +108,13 @@ pub use open::{Judged, OpenOptions, OpenReport, Opening};
 pub use reader::{Frame, Reader};
 pub use record::{RECORD_HEADER_BYTES, Record, RecordError, Records, record_bytes};
 pub use recover::{Replay, TornTail};
+pub use repair::{Loss, RepairError, Repaired, repair};
+pub use retention::{RetentionLimits, SinkClass, SinkError, SinkState};
+pub use retire::{Retired, drop_sink};
 pub use segment::FORMAT_VERSION;
+pub use snapshot::{
+    Item, Items, Lane, Piece, SnapshotError, SnapshotInfo, SnapshotReader, SnapshotWriter,
+};
 pub use spares::SpareMade;
-pub use threads::Threads;
+pub use threads::{Threads, lower_priority};
 pub use verdict::Case;

@@ -29,8 +29,15 @@ pub const SEGMENT_FRAMES_MIN: u64 = 2;
 /// A record's length is a 16-bit field; eight-byte alignment takes the rest.
 pub const RECORD_BYTES_MAX: usize = 65_528;
 
-/// Zero-filled segments made ahead: zeroing takes a fraction of the time that filling takes.
+/// Segments made ahead: zeroing one takes a fraction of the time that filling it takes.
 pub const SPARES: usize = 3;
+
+/// Segments made ahead at most, where the log fills them faster than [`SPARES_AHEAD_US`].
+pub const SPARES_MAX: usize = 8;
+
+/// Spares last at least this long at the rate at which the last segment was filled: a disk that
+/// stalls while it zeroes the next one must not stop the sale.
+pub const SPARES_AHEAD_US: u64 = 2_000_000;
 
 /// Spares that new work never uses, so that what must go on does when the disk is full.
 pub const SPARES_RESERVED: usize = 1;
@@ -44,6 +51,20 @@ pub const CONTROL_SHARD: u16 = 0xFFFF;
 /// Idle this long, the committer writes a watermark: the last acknowledged frame is then promised
 /// by a later one, and damage to it can be told from a torn tail.
 pub const IDLE_SEAL_MS: u64 = 50;
+
+/// Snapshots kept: where the newest turns out to be damaged, the log reaches back to the other.
+pub const SNAPSHOTS_KEPT: usize = 2;
+
+/// Segments that are kept though nobody needs them: a sink whose store came back a little older
+/// than it had confirmed still finds its place.
+pub const RETIRE_MARGIN_SEGMENTS: usize = 2;
+
+/// Undelivered log beyond which a sink that can be rebuilt no longer holds the log back, and an
+/// operator should look.
+pub const BACKLOG_BYTES_SOFT: u64 = 2 << 30;
+
+/// Undelivered log beyond which new work is refused: what is acknowledged is never dropped.
+pub const BACKLOG_BYTES_HARD: u64 = 8 << 30;
 
 /// Sinks that can pin the log.
 pub const SINKS_MAX: usize = 16;
@@ -59,4 +80,5 @@ pub const LOCK_TRIES: u32 = 5;
 const _: () = assert!(FRAME_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(FRAME_BYTES_MAX as u64 <= IN_FLIGHT_BYTES_MAX, "a frame is in flight whole");
 const _: () = assert!(RECORD_BYTES_MAX < FRAME_BYTES_MAX / BATCH_FRAME_DIVISOR);
-const _: () = assert!(SPARES_RESERVED < SPARES);
+const _: () = assert!(SPARES_RESERVED < SPARES && SPARES <= SPARES_MAX);
+const _: () = assert!(BACKLOG_BYTES_SOFT < BACKLOG_BYTES_HARD);

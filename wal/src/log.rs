@@ -8,11 +8,12 @@ use crate::control::Format;
 use crate::device::{Device, Lock};
 use crate::error::{Busy, LogUnavailable, OpenError};
 use crate::ids::{LogIdentity, Lsn};
-use crate::intake::{Admission, Batch, Class, Committed, Ticket};
+use crate::intake::{Batch, Class, Committed, Ticket};
 use crate::metrics::Metrics;
 use crate::open::{OpenOptions, OpenReport, Opening};
 use crate::reader::Reader;
 use crate::recover::{self, Replay};
+use crate::retire::LogParts;
 use crate::spares::SpareMade;
 use crate::sync::{Mutex, block_on};
 
@@ -53,6 +54,10 @@ impl Log {
         Opening::begin(device, options)?.replay(replay)?.finish()
     }
 
+    pub(crate) fn parts(&self) -> LogParts<'_> {
+        (&self.inner.parts, &self.inner.tail)
+    }
+
     /// Reserves room for `bytes` (the sum of the records' [`record_bytes`](crate::record_bytes))
     /// in `shard`'s lane and holds the lane.
     pub fn begin(&self, shard: u16, bytes: usize, class: Class) -> Result<Batch<'_>, Busy> {
@@ -81,15 +86,22 @@ impl Log {
             .map_err(|failed| committer::fail_spare(parts, failed))
     }
 
-    /// Ends the log cleanly: refuses new records, makes those that wait durable, and says so in
-    /// CONTROL. The directory is given back when the last clone is dropped.
-    pub fn close(&self) -> Result<(), LogUnavailable> {
+    /// Refuses new records and makes those that wait durable: nothing changes any more. Returns the
+    /// chain of the last frame with records, where this process knows it.
+    pub fn quiesce(&self) -> Result<Option<u32>, LogUnavailable> {
         let parts = &self.inner.parts;
         parts.intake.close();
         parts.spares.stop();
         let mut tail = self.inner.tail.lock();
         while tail.commit(parts)? != Committed::Nothing {}
-        tail.close(parts)
+        Ok(tail.data_chain())
+    }
+
+    /// Ends the log cleanly: refuses new records, makes those that wait durable, and says so in
+    /// CONTROL. The directory is given back when the last clone is dropped.
+    pub fn close(&self) -> Result<(), LogUnavailable> {
+        self.quiesce()?;
+        self.inner.tail.lock().close(&self.inner.parts)
     }
 
     /// Ends every wait, present and to come, with [`LogUnavailable`]: what ran the commits is gone.
@@ -154,7 +166,7 @@ impl Log {
         Reader::new(
             Arc::clone(&self.inner.parts.device),
             self.inner.format,
-            Box::new(move || log.durable_lsn()),
+            Box::new(move || Ok(log.durable_lsn())),
         )
     }
 
@@ -173,8 +185,14 @@ impl Log {
         let parts = &self.inner.parts;
         Metrics {
             in_flight_bytes: parts.intake.in_flight_bytes(),
-            new_admitted: parts.intake.admission() == Admission::All,
+            new_admitted: parts.intake.admits_new(),
             spares: parts.spares.len() as u64,
+            log_bytes: parts.retention.bytes(),
+            snapshot_behind_bytes: parts.retention.bytes_beyond_snapshot(),
+            snapshot_lsn: parts.retention.snapshot().map_or(0, |it| it.lsn.0),
+            snapshot_bytes: parts.retention.snapshot().map_or(0, |it| it.bytes),
+            backlog_bytes: parts.retention.backlog_bytes(),
+            backlog_late: parts.retention.is_late(),
             ..parts.counters.read()
         }
     }

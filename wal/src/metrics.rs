@@ -59,10 +59,22 @@ pub struct Metrics {
     pub sync_us: [u64; SYNC_US_BOUNDS.len() + 1],
     /// Bytes appended and not yet durable.
     pub in_flight_bytes: u64,
-    /// Zero-filled segments ahead.
+    /// Segments ahead.
     pub spares: u64,
     /// Whether the log has room for new work.
     pub new_admitted: bool,
+    /// Bytes of all segments kept.
+    pub log_bytes: u64,
+    /// Bytes of segments that hold anything the newest snapshot does not.
+    pub snapshot_behind_bytes: u64,
+    /// What the newest snapshot covers, 0 where there is none.
+    pub snapshot_lsn: u64,
+    /// Its length.
+    pub snapshot_bytes: u64,
+    /// Bytes of segments that the slowest sink that must deliver has not confirmed.
+    pub backlog_bytes: u64,
+    /// Whether that is more than an operator should leave alone.
+    pub backlog_late: bool,
 }
 
 impl Counters {

@@ -1,15 +1,21 @@
 //! The names of the files, and which names a data directory may hold.
 
-use crate::ids::SegmentId;
+use crate::ids::{Lsn, SegmentId};
 
 /// The directory of segments and spares.
 pub(crate) const WAL_DIR: &str = "wal";
+/// The directory of snapshots.
+pub(crate) const SNAP_DIR: &str = "snap";
+/// The directory of files that are set aside: they saw an I/O error, or are damaged.
+pub(crate) const QUARANTINE_DIR: &str = "quarantine";
 /// The directories of a formatted log.
-pub(crate) const DIRS: [&str; 3] = [WAL_DIR, "snap", "quarantine"];
+pub(crate) const DIRS: [&str; 3] = [WAL_DIR, SNAP_DIR, QUARANTINE_DIR];
 
 const SEGMENT_PREFIX: &str = "seg-";
 const SPARE_PREFIX: &str = "spare-";
 const SUFFIX: &str = ".log";
+const SNAPSHOT_PREFIX: &str = "snap-";
+const SNAPSHOT_SUFFIX: &str = ".snap";
 
 /// Path of a segment.
 pub(crate) fn segment(id: SegmentId) -> String {
@@ -21,18 +27,34 @@ pub(crate) fn spare(number: u64) -> String {
     format!("{WAL_DIR}/{SPARE_PREFIX}{number:016x}{SUFFIX}")
 }
 
+/// Path of the snapshot that covers everything up to `lsn`.
+pub(crate) fn snapshot(lsn: Lsn) -> String {
+    format!("{SNAP_DIR}/{SNAPSHOT_PREFIX}{:016x}{SNAPSHOT_SUFFIX}", lsn.0)
+}
+
+/// Where the file at `path` is set aside.
+pub(crate) fn quarantined(path: &str) -> String {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    format!("{QUARANTINE_DIR}/{name}")
+}
+
+/// What the snapshot covers that a name in [`SNAP_DIR`] stands for.
+pub(crate) fn parse_snapshot(name: &str) -> Option<Lsn> {
+    parse(name, SNAPSHOT_PREFIX, SNAPSHOT_SUFFIX).map(Lsn)
+}
+
 /// The segment that a name in [`WAL_DIR`] stands for.
 pub(crate) fn parse_segment(name: &str) -> Option<SegmentId> {
-    parse(name, SEGMENT_PREFIX).map(SegmentId)
+    parse(name, SEGMENT_PREFIX, SUFFIX).map(SegmentId)
 }
 
 /// The number of the spare that a name in [`WAL_DIR`] stands for.
 pub(crate) fn parse_spare(name: &str) -> Option<u64> {
-    parse(name, SPARE_PREFIX)
+    parse(name, SPARE_PREFIX, SUFFIX)
 }
 
-fn parse(name: &str, prefix: &str) -> Option<u64> {
-    let digits = name.strip_prefix(prefix)?.strip_suffix(SUFFIX)?;
+fn parse(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
+    let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
     let number = u64::from_str_radix(digits, 16).ok()?;
     (format!("{number:016x}") == digits).then_some(number)
 }
@@ -49,5 +71,8 @@ mod tests {
             assert_eq!(parse_segment(name), None, "{name}");
         }
         assert_eq!(parse_spare("spare-0000000000000001.log"), Some(1));
+        assert_eq!(parse_snapshot("snap-0000000000000010.snap"), Some(Lsn(16)));
+        assert_eq!(snapshot(Lsn(16)), "snap/snap-0000000000000010.snap");
+        assert_eq!(quarantined(&segment(SegmentId(1))), "quarantine/seg-0000000000000001.log");
     }
 }

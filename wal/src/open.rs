@@ -1,5 +1,6 @@
 //! Opening a log: look, lock, read, judge, and only then begin to write.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -8,6 +9,7 @@ use crate::control::{CONTROL_PATH, Control, ControlError, Format};
 use crate::device::{Appends, Device, File, FileSystem, Lock};
 use crate::error::OpenError;
 use crate::fatal::OnFatal;
+use crate::features;
 use crate::ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
 use crate::intake::Intake;
 use crate::limits::{LOCK_RETRY_MS, LOCK_TRIES, NEVER_RECYCLE_MAX};
@@ -16,7 +18,9 @@ use crate::metrics::Counters;
 use crate::names;
 use crate::planted::{self, Bug};
 use crate::premises::{Found, check_format, look, refuse_foreign, suitable};
-use crate::recover::{self, Reach, Recovered, Replay, TornTail};
+use crate::recover::{self, Extent, Reach, Recovered, Replay, TornTail};
+use crate::retention::Retention;
+use crate::snapshot::{Candidates, SnapshotReader, tidy_up};
 use crate::spares::Spares;
 use crate::watermark::Watermark;
 
@@ -49,6 +53,10 @@ pub struct OpenReport {
     pub file_system: FileSystem,
     /// How segments are written there.
     pub appends: Appends,
+    /// What the snapshot covers that the state was taken from; 0 for none.
+    pub snapshot_lsn: Lsn,
+    /// Snapshots that were passed over, each with what is wrong with it.
+    pub damaged_snapshots: Vec<String>,
 }
 
 /// A log on its way to be opened, step by step, for an owner that must know the constants before
@@ -62,6 +70,7 @@ pub struct Opening {
     control_file: Arc<dyn File>,
     formatted: bool,
     file_system: FileSystem,
+    snapshots: Candidates,
 }
 
 impl Opening {
@@ -87,7 +96,17 @@ impl Opening {
             }
         };
         let on_fatal = options.on_fatal;
-        Ok(Self { device, on_fatal, lock, control, control_file, formatted, file_system })
+        let snapshots = Candidates::list(&*device)?;
+        Ok(Self {
+            device,
+            on_fatal,
+            lock,
+            control,
+            control_file,
+            formatted,
+            file_system,
+            snapshots,
+        })
     }
 
     /// The constants fixed when the directory was formatted.
@@ -95,10 +114,24 @@ impl Opening {
         &self.control.format
     }
 
-    /// Reads the log, handing every record to `replay`, and judges its end.
+    /// The next snapshot to begin from, the newest first: whole, and older than those given before.
+    /// After `None` the log is replayed from its first record on, if that is still there.
+    pub fn next_snapshot(&mut self) -> Result<Option<SnapshotReader>, OpenError> {
+        self.snapshots.next(&*self.device, &self.control)
+    }
+
+    /// Passes over the snapshot given last, which the owner can't load.
+    pub fn reject_snapshot(&mut self, why: &dyn fmt::Display) {
+        self.snapshots.reject(why);
+    }
+
+    /// Reads the log after the snapshot given last, handing every record to `replay`, and judges
+    /// its end.
     pub fn replay(self, replay: &mut Replay<'_>) -> Result<Judged, OpenError> {
         sync_tail(&*self.device, &self.control)?;
-        let recovered = recover::recover(&*self.device, &self.control, Reach::Everything, replay)?;
+        let how = (Reach::Everything, Extent::Needed);
+        let start = self.snapshots.start();
+        let recovered = recover::recover(&*self.device, &self.control, how, start, replay)?;
         Ok(Judged { opening: self, recovered })
     }
 }
@@ -113,7 +146,7 @@ impl Judged {
     /// Begins a new incarnation: its epoch first (W11), then a segment that seals the log.
     pub fn finish(self) -> Result<(Log, OpenReport), OpenError> {
         let Self { opening, recovered } = self;
-        let Opening { device, on_fatal, lock, mut control, control_file, .. } = opening;
+        let Opening { device, on_fatal, lock, mut control, control_file, snapshots, .. } = opening;
         let appends = device.settle_appends().map_err(io_error(
             &*device,
             "probe writes in",
@@ -133,22 +166,27 @@ impl Judged {
         lock.note(&format!("pid {} epoch {}\n", std::process::id(), identity.epoch))
             .map_err(io_error(&*device, "write", "LOCK"))?;
 
-        let spares = Spares::adopt(&*device, format.segment_bytes).map_err(io_error(
+        tidy_up(&*device, &control, &snapshots).map_err(io_error(&*device, "tidy up", ""))?;
+        let spares = Spares::adopt(&*device, &control).map_err(io_error(
             &*device,
             "read",
             names::WAL_DIR,
         ))?;
+        let (sinks, segment_bytes) = (control.sinks.clone(), format.segment_bytes);
+        let retention = Retention::new(&recovered.headers, sinks, snapshots.kept(), segment_bytes);
         let frame_bytes_max = format.frame_bytes_max as usize;
         let seqs = &recovered.shard_seqs;
         let parts = Parts {
             intake: Intake::new(seqs, frame_bytes_max, format.in_flight_bytes_max),
             watermark: Watermark::new(seqs, recovered.last_lsn),
             spares,
+            retention,
             counters: Counters::default(),
             on_fatal,
             device: Arc::clone(&device),
         };
-        let mut tail = Tail::new(control, control_file, recovered.end, recovered.last_lsn);
+        let (end, last_lsn) = (recovered.end, recovered.last_lsn);
+        let mut tail = Tail::new(control, control_file, end, last_lsn, recovered.data_chain);
         if tail.open_segment(&parts, last_segment).is_err() {
             return Err(OpenError::Io {
                 op: "begin a segment in",
@@ -164,6 +202,8 @@ impl Judged {
             torn_tail: recovered.torn_tail,
             file_system: opening.file_system,
             appends,
+            snapshot_lsn: snapshots.start().map_or(Lsn(0), |start| start.lsn),
+            damaged_snapshots: snapshots.complaints(),
         };
         Ok((Log::new(parts, tail, identity, format, lock), report))
     }
@@ -177,7 +217,7 @@ pub(crate) fn io_error<'a>(
     move |source| OpenError::Io { op, path: device.display(path), source }
 }
 
-fn lock(device: &dyn Device) -> Result<Box<dyn Lock>, OpenError> {
+pub(crate) fn lock(device: &dyn Device) -> Result<Box<dyn Lock>, OpenError> {
     for attempt in 1.. {
         match device.lock() {
             Ok(lock) => return Ok(lock),
@@ -206,6 +246,7 @@ fn format(device: &dyn Device, format: Format) -> Result<(Control, Arc<dyn File>
         slot_seq: 0,
         log_uuid: LogUuid(uuid),
         epoch: Epoch(0),
+        features: features::FRESH,
         format,
         active_segment: SegmentId(0),
         active_stamp: 0,
@@ -234,6 +275,10 @@ pub(crate) fn read_control(device: &dyn Device) -> Result<(Control, Arc<dyn File
     ))?;
     let path = device.display(CONTROL_PATH);
     match control {
+        // Memory is asked for by these constants: a slot that checks may still be none of ours.
+        Ok(control) if check_format(&control.format).is_err() => {
+            Err(OpenError::NotOurs { path, what: "holds constants that no log has" })
+        }
         Ok(control) => Ok((control, file)),
         Err(ControlError::Damaged) => {
             Err(OpenError::NotOurs { path, what: "is damaged, or no CONTROL of a log" })
@@ -246,7 +291,7 @@ pub(crate) fn read_control(device: &dyn Device) -> Result<(Control, Arc<dyn File
 
 /// Makes the slot durable that a killed process may have left in the page cache, before the other
 /// one is written: a power cut could tear both otherwise.
-fn sync_control(device: &dyn Device) -> Result<(), OpenError> {
+pub(crate) fn sync_control(device: &dyn Device) -> Result<(), OpenError> {
     device.open(CONTROL_PATH).and_then(|file| file.sync_data()).map_err(io_error(
         device,
         "sync",

@@ -4,54 +4,54 @@
 //! trace in the binary. With it one fault at a time is chosen at run time, per thread, so that one
 //! build serves all and campaigns can run side by side.
 
-/// A fault that a careless change could bring in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Bug {
-    /// Publishes the durable mark before the sync.
-    AckBeforeSync,
-    /// Leaves out the directory's sync after a rotation's rename.
-    SkipDirectorySync,
-    /// Reads the tail at open without syncing it first.
-    SkipSyncAtOpen,
-    /// Writes a promise of 0 into every frame.
-    SyncedThroughStuckAtZero,
-    /// Publishes one frame more than was synced.
-    PublishOneFrameEarly,
-    /// Does not check a frame's padding.
-    PaddingUnchecked,
-    /// Opens without making its epoch durable.
-    EpochNotDurable,
-    /// Does not check a frame's link to the one before.
-    ChainUnchecked,
-    /// Appends after a failed sync as if nothing had happened.
-    RetryAfterFailedSync,
-    /// Takes a damaged middle for a torn tail.
-    DamageTakenForTornTail,
-    /// Opens without making durable what a killed process left of CONTROL in the page cache.
-    SkipControlSyncAtOpen,
-    /// Believes of CONTROL what the page cache has and the disk never got.
-    ControlReadThroughCache,
-    /// Reads on behind the seal of a segment.
-    ReaderPassesSeal,
+/// Names the faults, each with what it does.
+macro_rules! bugs {
+    ($($name:ident = $does:literal;)*) => {
+        /// A fault that a careless change could bring in.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Bug {
+            $(#[doc = $does] $name,)*
+        }
+
+        impl Bug {
+            /// Every fault.
+            pub const ALL: &[Self] = &[$(Self::$name,)*];
+
+            /// What it does, in a sentence.
+            pub const fn does(self) -> &'static str {
+                match self {
+                    $(Self::$name => $does,)*
+                }
+            }
+        }
+    };
 }
 
-impl Bug {
-    /// Every fault.
-    pub const ALL: &[Self] = &[
-        Self::AckBeforeSync,
-        Self::SkipDirectorySync,
-        Self::SkipSyncAtOpen,
-        Self::SyncedThroughStuckAtZero,
-        Self::PublishOneFrameEarly,
-        Self::PaddingUnchecked,
-        Self::EpochNotDurable,
-        Self::ChainUnchecked,
-        Self::RetryAfterFailedSync,
-        Self::DamageTakenForTornTail,
-        Self::SkipControlSyncAtOpen,
-        Self::ControlReadThroughCache,
-        Self::ReaderPassesSeal,
-    ];
+bugs! {
+    AckBeforeSync = "Publishes the durable mark before the sync.";
+    SkipDirectorySync = "Leaves out the directory's sync after a rotation's rename.";
+    SkipSyncAtOpen = "Reads the tail at open without syncing it first.";
+    SyncedThroughStuckAtZero = "Writes a promise of 0 into every frame.";
+    PublishOneFrameEarly = "Publishes one frame more than was synced.";
+    PaddingUnchecked = "Does not check a frame's padding.";
+    EpochNotDurable = "Opens without making its epoch durable.";
+    ChainUnchecked = "Does not check a frame's link to the one before.";
+    RetryAfterFailedSync = "Appends after a failed sync as if nothing had happened.";
+    DamageTakenForTornTail = "Takes a damaged middle for a torn tail.";
+    SkipControlSyncAtOpen = "Opens without making durable what a killed process left of CONTROL in the page cache.";
+    ControlReadThroughCache = "Believes of CONTROL what the page cache has and the disk never got.";
+    ReaderPassesSeal = "Reads on behind the seal of a segment.";
+    RetireIgnoresSinks = "Gives segments back that a sink has not confirmed.";
+    StampNotRenewed = "Begins a file's next life under the stamp of the one before.";
+    SnapshotRenamedBeforeSync = "Gives a snapshot its name before it is synced.";
+    DamagedSnapshotAccepted = "Begins from a snapshot without checking it.";
+    PayloadUnchecked = "Does not check a frame's payload.";
+    CleanEndIgnored = "Forgets where the last clean shutdown left the log.";
+    TailReadThroughCache = "Judges the end of the log by what the page cache has and the disk never got.";
+    ShortWriteTakenForWhole = "Goes on after a write of which only a part was done.";
+    HeaderNotSynced = "Gives a segment its name before its header is synced.";
+    ControlSlotNotAlternating = "Writes CONTROL over its only slot that is whole.";
+    FailureNotPoisoned = "Lets a log go on that has failed.";
 }
 
 #[cfg(feature = "planted-bugs")]

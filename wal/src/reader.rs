@@ -8,7 +8,7 @@ use crate::block::Blocks;
 use crate::control::Format;
 use crate::device::{Device, File, read_full};
 use crate::error::ReadError;
-use crate::frame::FrameKind;
+use crate::frame::{FrameHeader, FrameKind, HEADER_BYTES};
 use crate::ids::{Epoch, Lsn, SegmentId};
 use crate::names;
 use crate::planted::{self, Bug};
@@ -34,17 +34,33 @@ pub struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
+    /// The frame of `header` in `bytes`, which were checked to hold it.
+    pub(crate) fn new(header: &FrameHeader, bytes: &'a [u8]) -> Self {
+        let payload_bytes = header.payload_bytes as usize;
+        Self {
+            first_lsn: header.first_lsn,
+            last_lsn: header.last_lsn(),
+            epoch: header.epoch,
+            chain: header.header_crc,
+            commit_us: header.commit_us,
+            payload: &bytes[HEADER_BYTES..][..payload_bytes],
+        }
+    }
+
     /// Its records.
     pub fn records(&self) -> Records<'a> {
         Records::new(self.payload, self.first_lsn)
     }
 }
 
+/// Tells how far the log is durable.
+pub(crate) type Mark = Box<dyn Fn() -> Result<Lsn, ReadError> + Send>;
+
 /// Reads the log from a place on.
 pub struct Reader {
     device: Arc<dyn Device>,
     format: Format,
-    durable_lsn: Box<dyn Fn() -> Lsn + Send>,
+    durable_lsn: Mark,
     /// The mark when it was last asked for. It only grows (W2), so it is asked for again only
     /// where this one is reached: a bystander pays for the answer with a scan.
     known_durable: Lsn,
@@ -56,11 +72,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(
-        device: Arc<dyn Device>,
-        format: Format,
-        durable_lsn: Box<dyn Fn() -> Lsn + Send>,
-    ) -> Self {
+    pub(crate) fn new(device: Arc<dyn Device>, format: Format, durable_lsn: Mark) -> Self {
         Self { device, format, durable_lsn, known_durable: Lsn(0), scanner: None, limit: 0 }
     }
 
@@ -68,7 +80,7 @@ impl Reader {
     /// that [`Reader::next_frame`] gives the one after it. Returns that frame's chain, 0 for none.
     pub fn seek(&mut self, lsn: Lsn) -> Result<u32, ReadError> {
         self.scanner = None;
-        let end = (self.durable_lsn)();
+        let end = (self.durable_lsn)()?;
         if lsn > end {
             return Err(ReadError::BeyondEnd { asked: lsn, end });
         }
@@ -89,7 +101,7 @@ impl Reader {
         // Restarts leave segments without frames that begin at the same LSN: the oldest of those
         // is where reading starts.
         let Some(mut scanner) = scanner else { return Ok(0) };
-        while lsn == Lsn(0) && scanner.header.prev_segment_id != SegmentId(0) {
+        while lsn == Lsn(0) && ids.contains(&scanner.header.prev_segment_id) {
             scanner = self.open(scanner.header.prev_segment_id)?;
         }
         self.limit = self.seal(&scanner.header)?;
@@ -106,6 +118,18 @@ impl Reader {
         }
     }
 
+    /// Goes to the first frame that is still there, so that [`Reader::next_frame`] gives it.
+    /// Returns the LSN before it, `Lsn(0)` where nothing was given back yet.
+    pub fn seek_oldest(&mut self) -> Result<Lsn, ReadError> {
+        self.scanner = None;
+        let Some(oldest) = self.segments()?.first().copied() else { return Ok(Lsn(0)) };
+        let scanner = self.open(oldest)?;
+        let before = Lsn(scanner.header.first_lsn.0.saturating_sub(1));
+        self.limit = self.seal(&scanner.header)?;
+        self.scanner = Some(scanner);
+        Ok(before)
+    }
+
     /// The next durable frame, or `None` where the reader has caught up with the durable mark.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, ReadError> {
         if self.scanner.is_none() {
@@ -113,7 +137,7 @@ impl Reader {
         }
         let next_lsn = self.scanner.as_ref().map_or(Lsn(0), |scanner| scanner.position.next_lsn);
         if next_lsn > self.known_durable {
-            self.known_durable = (self.durable_lsn)();
+            self.known_durable = (self.durable_lsn)()?;
             // What was read ahead is older than this mark: frames up to it may be missing there,
             // and the segment may have been sealed.
             if let Some(scanner) = &mut self.scanner {
@@ -163,9 +187,17 @@ impl Reader {
     fn next_segment(&mut self) -> Result<(), ReadError> {
         let Some(scanner) = &self.scanner else { return Ok(()) };
         let (id, position) = (scanner.header.segment_id, scanner.position);
-        let damaged = || ReadError::Damaged {
-            path: self.device.display(&names::segment(id)),
-            offset: position.offset,
+        let stamp = scanner.header.stamp;
+        let damaged = || {
+            // A reader that holds nothing back may be overtaken: the file has another life by now.
+            match self.header(id) {
+                Ok((_, header)) if header.stamp == stamp => {}
+                _ => return self.retired(position.next_lsn),
+            }
+            ReadError::Damaged {
+                path: self.device.display(&names::segment(id)),
+                offset: position.offset,
+            }
         };
         if !self.segments()?.contains(&id.plus(1)) {
             return Err(damaged());
@@ -222,6 +254,13 @@ impl Reader {
         let header = SegmentHeader::parse(&block.bytes()[..read])
             .map_err(|_| ReadError::Damaged { path: self.device.display(&path), offset: 0 })?;
         Ok((file, header))
+    }
+
+    /// The error of a reader whose place is gone.
+    fn retired(&self, asked: Lsn) -> ReadError {
+        let oldest = self.segments().ok().and_then(|ids| ids.first().copied());
+        let header = oldest.and_then(|id| self.header(id).ok());
+        ReadError::Retired { asked, oldest: header.map_or(Lsn(0), |(_, it)| it.first_lsn) }
     }
 
     fn io(&self, op: &'static str, path: String, source: io::Error) -> ReadError {

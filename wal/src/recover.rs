@@ -1,6 +1,6 @@
-//! Recovery: reads the log from its oldest segment to its last, frame by frame, and hands every
-//! record to the owner. Where the frames end, the [verdict](crate::verdict) decides whether that
-//! end can be trusted.
+//! Recovery: reads the log from the end of a snapshot, or from its first segment, to its last,
+//! frame by frame, and hands every record to the owner. Where the frames end, the
+//! [verdict](crate::verdict) decides whether that end can be trusted.
 //!
 //! Recovery writes nothing into existing segments (W10): the next process seals the log at its end
 //! by opening a new segment that says so.
@@ -18,6 +18,7 @@ use crate::planted::{self, Bug};
 use crate::record::{Record, Records};
 use crate::scan::{self, Scanner, Stop, Survey};
 use crate::segment::{SegmentHeader, SegmentHeaderError};
+use crate::start::{self, Start};
 use crate::verdict::{Case, CleanWitness, Evidence, Found, classify};
 
 /// A torn tail that was cut, for the report.
@@ -42,6 +43,19 @@ pub(crate) struct Recovered {
     /// The last segment must never be used again.
     pub(crate) unreadable_tail: bool,
     pub(crate) segments: u64,
+    /// Chain of the last frame with records, where one was read.
+    pub(crate) data_chain: Option<u32>,
+    /// The segments that are there, ascending.
+    pub(crate) headers: Vec<SegmentHeader>,
+}
+
+/// Which segments are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extent {
+    /// What the state needs: from the end of the snapshot on.
+    Needed,
+    /// All that are there: to check them.
+    All,
 }
 
 /// The first block of a segment is its header; frames begin after it.
@@ -98,10 +112,21 @@ pub(crate) fn list_segments(
             path: device.display(&names::segment(id)),
             offset: 0,
             case: Case::SegmentMissing,
-            first_lost_lsn: Lsn(0),
+            first_lost_lsn: lsn_after(device, control, SegmentId(id.0.saturating_sub(1))),
             until: String::new(),
         }),
     }
+}
+
+/// The record that comes after all that a segment holds, as far as that can be told: for the
+/// message about the segment that should have followed.
+fn lsn_after(device: &dyn Device, control: &Control, id: SegmentId) -> Lsn {
+    let Ok(header) = read_header(device, control, id) else { return Lsn(0) };
+    let Ok(file) = device.open_uncached(&names::segment(id)) else { return Lsn(0) };
+    let frame_bytes_max = control.format.frame_bytes_max as usize;
+    let mut scanner = Scanner::new(file, header, frame_bytes_max);
+    while scanner.next(header.segment_bytes).is_ok() {}
+    scanner.position.next_lsn
 }
 
 /// Reads and checks the header of a segment (cases I and J).
@@ -140,30 +165,47 @@ pub(crate) fn read_header(
     }
 }
 
-/// Reads the whole log, handing every record to `replay`, and judges its end.
+/// Reads the log from `start` on, handing every record after it to `replay`, and judges its end.
 pub(crate) fn recover(
     device: &dyn Device,
     control: &Control,
-    reach: Reach,
+    (reach, extent): (Reach, Extent),
+    start: Option<&Start>,
     replay: &mut Replay<'_>,
 ) -> Result<Recovered, OpenError> {
     let ids = list_segments(device, control)?;
     let headers: Vec<SegmentHeader> =
         ids.iter().map(|id| read_header(device, control, *id)).collect::<Result<_, _>>()?;
+    let first = start::first_needed(device, &headers, start)?;
+    let from = if extent == Extent::All { 0 } else { first };
     let lanes = usize::from(control.format.shard_count) + 1;
     let mut recovered = Recovered {
         end: None,
-        last_lsn: Lsn(headers.first().map_or(0, |header| header.first_lsn.0 - 1)),
-        shard_seqs: vec![0; lanes],
+        last_lsn: Lsn(headers.get(from).map_or(0, |header| header.first_lsn.0 - 1)),
+        shard_seqs: start.map_or_else(|| vec![0; lanes], |start| start.shard_seqs.clone()),
         torn_tail: None,
         unreadable_tail: false,
-        segments: ids.len() as u64,
+        segments: (headers.len() - from) as u64,
+        data_chain: None,
+        headers: Vec::new(),
     };
-    for (index, header) in headers.iter().enumerate() {
+    for (index, header) in headers.iter().enumerate().skip(from) {
         let successor = headers.get(index + 1);
-        let segment = Segment { device, control, header, successor };
+        let segment = Segment { device, control, header, successor, start };
         segment.recover(reach, replay, &mut recovered)?;
     }
+    // Snapshots hold what was durable: a log that ends before one has lost something.
+    let witness = control.snapshot_lsn.max(start.map_or(Lsn(0), |start| start.lsn));
+    if recovered.last_lsn < witness {
+        return Err(OpenError::Refused {
+            path: device.display(names::WAL_DIR),
+            offset: 0,
+            case: Case::EndBeforeSnapshot,
+            first_lost_lsn: recovered.last_lsn.plus(1),
+            until: format!(" to LSN {witness}"),
+        });
+    }
+    recovered.headers = headers;
     Ok(recovered)
 }
 
@@ -173,6 +215,7 @@ struct Segment<'a> {
     control: &'a Control,
     header: &'a SegmentHeader,
     successor: Option<&'a SegmentHeader>,
+    start: Option<&'a Start>,
 }
 
 impl Segment<'_> {
@@ -184,7 +227,11 @@ impl Segment<'_> {
     ) -> Result<(), OpenError> {
         let Self { device, header, .. } = *self;
         let path = names::segment(header.segment_id);
-        let file = device.open_uncached(&path).map_err(|source| OpenError::Io {
+        let opened = match planted::has(Bug::TailReadThroughCache) {
+            true => device.open(&path),
+            false => device.open_uncached(&path),
+        };
+        let file = opened.map_err(|source| OpenError::Io {
             op: "open",
             path: device.display(&path),
             source,
@@ -226,13 +273,22 @@ impl Segment<'_> {
                 records += 1;
                 let record = record
                     .map_err(|error| OpenError::Rejected { lsn: error.0, why: error.into() })?;
-                take(&record, format.shard_count, recovered, replay)?;
+                match self.start {
+                    Some(start) if record.lsn <= start.lsn => {
+                        start.pass(&record, format.shard_count)?;
+                    }
+                    _ => take(&record, format.shard_count, recovered, replay)?,
+                }
             }
             if records != scanned.header.record_count {
                 let why = format!("its frame names {}", scanned.header.record_count).into();
                 return Err(OpenError::Rejected { lsn: scanned.header.last_lsn(), why });
             }
             recovered.last_lsn = scanned.header.last_lsn();
+            if records > 0 {
+                recovered.data_chain = Some(scanned.header.header_crc);
+                self.start.map_or(Ok(()), |start| start.check_frame(&scanned.header))?;
+            }
         };
         let end = LogEnd {
             segment: self.header.segment_id,
@@ -298,6 +354,7 @@ impl Segment<'_> {
             anything_beyond: survey.damage_bytes > 0,
             clean: match &self.control.clean_end {
                 None => CleanWitness::Silent,
+                Some(_) if planted::has(Bug::CleanEndIgnored) => CleanWitness::Silent,
                 Some(clean) if clean == end => CleanWitness::Agrees,
                 Some(_) => CleanWitness::Differs,
             },

@@ -28,6 +28,7 @@
 
 use crate::block::{Blocks, is_zero};
 use crate::checksum;
+use crate::features;
 use crate::fields::Fields;
 use crate::ids::{Epoch, LogUuid, Lsn, SegmentId};
 use crate::limits::BLOCK_BYTES;
@@ -36,8 +37,6 @@ pub(crate) const HEADER_BYTES: usize = 128;
 const MAGIC: [u8; 8] = [0x8B, b'S', b'L', b'W', 0x0D, 0x0A, 0x1A, 0x0A];
 /// The format this build writes and the newest it reads.
 pub const FORMAT_VERSION: u16 = 1;
-/// Incompatible features this build knows: none yet.
-pub(crate) const FEATURE_INCOMPAT_KNOWN: u32 = 0;
 
 const FORMAT_VERSION_AT: usize = 8;
 const HEADER_LEN_AT: usize = FORMAT_VERSION_AT + 2;
@@ -63,6 +62,8 @@ const _: () = assert!(HEADER_CRC_AT + 4 == HEADER_BYTES);
 /// What block 0 of a segment says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SegmentHeader {
+    /// Incompatible features in it.
+    pub(crate) features: u32,
     pub(crate) segment_id: SegmentId,
     pub(crate) stamp: u64,
     pub(crate) epoch: Epoch,
@@ -92,6 +93,7 @@ impl SegmentHeader {
         fields.put(0, &MAGIC);
         fields.put_u16(FORMAT_VERSION_AT, FORMAT_VERSION);
         fields.put_u16(HEADER_LEN_AT, 128);
+        fields.put_u32(FEATURE_INCOMPAT_AT, self.features);
         fields.put_u32(BLOCK_SIZE_AT, 4096);
         fields.put_u64(SEGMENT_ID_AT, self.segment_id.0);
         fields.put_u64(STAMP_AT, self.stamp);
@@ -124,10 +126,11 @@ impl SegmentHeader {
         }
         let format_version = fields.u16(FORMAT_VERSION_AT);
         let feature_incompat = fields.u32(FEATURE_INCOMPAT_AT);
-        if format_version != FORMAT_VERSION || feature_incompat & !FEATURE_INCOMPAT_KNOWN != 0 {
+        if format_version != FORMAT_VERSION || !features::known(feature_incompat) {
             return Err(TooNew { format_version, feature_incompat });
         }
         let header = Self {
+            features: feature_incompat,
             segment_id: SegmentId(fields.u64(SEGMENT_ID_AT)),
             stamp: fields.u64(STAMP_AT),
             epoch: Epoch(fields.u64(EPOCH_AT)),
@@ -164,6 +167,7 @@ mod tests {
 
     fn header() -> SegmentHeader {
         SegmentHeader {
+            features: 0,
             segment_id: SegmentId(7),
             stamp: 0x1122_3344_5566_7788,
             epoch: Epoch(3),

@@ -1,23 +1,43 @@
-//! Spares: zero-filled segments made ahead, so that a rotation costs a header and a rename.
+//! Spares: segments made ahead, so that a rotation costs a header and a rename.
 //!
-//! Real zeros, not holes: the first write into a hole makes the file system journal the
-//! allocation at every sync. When spares run low new work is refused, and let in again by
-//! itself; the last one is kept for what must go on.
+//! A spare is zero-filled, or the file of a segment that was given back and holds frames of one
+//! earlier life alone (see `retire`). Real zeros, not holes: the first write into a hole makes the
+//! file system journal the allocation at every sync. When spares run low new work is refused, and
+//! let in again by itself; the last one is kept for what must go on.
 
 use std::collections::VecDeque;
 use std::io;
 
 use crate::block::{BLOCK, Blocks, is_zero};
+use crate::control::Control;
 use crate::device::{Device, read_full};
 use crate::intake::{Admission, Intake};
-use crate::limits::{SPARES, SPARES_RESERVED};
+use crate::limits::{SPARES, SPARES_AHEAD_US, SPARES_MAX, SPARES_RESERVED};
 use crate::names;
+use crate::segment::SegmentHeader;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
+/// A file for a segment to come.
+pub(crate) struct Spare {
+    pub(crate) path: String,
+    /// The stamp of its life before, 0 where it is zero-filled.
+    pub(crate) stale_stamp: u64,
+}
+
 struct Pool {
-    paths: VecDeque<String>,
+    spares: VecDeque<Spare>,
     next_number: u64,
+    /// How many there should be, by the rate at which segments are filled.
+    target: usize,
+    rotated_us: u64,
     stopped: bool,
+}
+
+impl Pool {
+    fn next_path(&mut self) -> String {
+        self.next_number += 1;
+        names::spare(self.next_number - 1)
+    }
 }
 
 /// The spares of an open log.
@@ -40,22 +60,27 @@ pub enum SpareMade {
 }
 
 impl Spares {
-    /// Takes over the spares of an earlier run that really are zero and of the right size; removes
-    /// the others.
-    pub(crate) fn adopt(device: &dyn Device, segment_bytes: u64) -> io::Result<Self> {
-        let mut pool = Pool { paths: VecDeque::new(), next_number: 1, stopped: false };
+    /// Takes over the spares of an earlier run that really are spares and of the right size;
+    /// removes the others.
+    pub(crate) fn adopt(device: &dyn Device, control: &Control) -> io::Result<Self> {
+        let segment_bytes = control.format.segment_bytes;
+        let mut pool = Pool {
+            spares: VecDeque::new(),
+            next_number: 1,
+            target: SPARES,
+            rotated_us: 0,
+            stopped: false,
+        };
         for entry in device.list(names::WAL_DIR)? {
             let Some(number) = names::parse_spare(&entry.name) else { continue };
             pool.next_number = pool.next_number.max(number.saturating_add(1));
             let path = names::spare(number);
-            let usable = pool.paths.len() < SPARES
-                && entry.bytes == segment_bytes
-                // A spare that can't be read holds nothing that anyone would miss.
-                && is_all_zero(device, &path, entry.bytes).unwrap_or(false);
-            if usable {
-                pool.paths.push_back(path);
-            } else {
-                device.remove(&path)?;
+            let usable = pool.spares.len() < SPARES && entry.bytes == segment_bytes;
+            // A spare that can't be read holds nothing that anyone would miss.
+            let stale = usable.then(|| stale_stamp(device, &path, control).ok().flatten());
+            match stale.flatten() {
+                Some(stale_stamp) => pool.spares.push_back(Spare { path, stale_stamp }),
+                None => device.remove(&path)?,
             }
         }
         Ok(Self { pool: Mutex::new(pool), changed: Condvar::new(), segment_bytes })
@@ -65,16 +90,15 @@ impl Spares {
     pub(crate) fn make(&self, device: &dyn Device, intake: &Intake) -> Result<SpareMade, Failed> {
         let path = {
             let mut pool = self.pool.lock();
-            if pool.paths.len() >= SPARES {
+            if pool.spares.len() >= pool.target {
                 return Ok(SpareMade::Enough);
             }
-            pool.next_number += 1;
-            names::spare(pool.next_number - 1)
+            pool.next_path()
         };
         match device.create_zeroed(&path, self.segment_bytes) {
             Ok(()) => {
                 let mut pool = self.pool.lock();
-                pool.paths.push_back(path);
+                pool.spares.push_back(Spare { path, stale_stamp: 0 });
                 admit(&pool, intake);
                 Ok(SpareMade::Made)
             }
@@ -88,32 +112,56 @@ impl Spares {
     }
 
     /// A spare for the next segment: one from the pool, or one made now.
-    pub(crate) fn take(&self, device: &dyn Device, intake: &Intake) -> Result<String, Failed> {
+    pub(crate) fn take(&self, device: &dyn Device, intake: &Intake) -> Result<Spare, Failed> {
+        let now_us = device.now_us();
         let mut pool = self.pool.lock();
-        if let Some(path) = pool.paths.pop_front() {
+        if pool.rotated_us != 0 {
+            let took_us = now_us.saturating_sub(pool.rotated_us).max(1);
+            let ahead = usize::try_from(SPARES_AHEAD_US / took_us).unwrap_or(SPARES_MAX);
+            pool.target = ahead.saturating_add(1).clamp(SPARES, SPARES_MAX);
+        }
+        pool.rotated_us = now_us;
+        if let Some(spare) = pool.spares.pop_front() {
             admit(&pool, intake);
             drop(pool);
             self.changed.notify_all();
-            return Ok(path);
+            return Ok(spare);
         }
-        pool.next_number += 1;
-        let path = names::spare(pool.next_number - 1);
+        let path = pool.next_path();
         drop(pool);
         match device.create_zeroed(&path, self.segment_bytes) {
-            Ok(()) => Ok(path),
+            Ok(()) => Ok(Spare { path, stale_stamp: 0 }),
             Err(source) => Err(Failed { path, source }),
         }
     }
 
+    /// Whether a file that is given back is wanted beside `more` others.
+    pub(crate) fn wants(&self, more: usize) -> bool {
+        let pool = self.pool.lock();
+        pool.spares.len() + more < pool.target
+    }
+
+    /// A name that no spare has.
+    pub(crate) fn name(&self) -> String {
+        self.pool.lock().next_path()
+    }
+
+    /// Adds files that were given back.
+    pub(crate) fn add(&self, spares: Vec<Spare>, intake: &Intake) {
+        let mut pool = self.pool.lock();
+        pool.spares.extend(spares);
+        admit(&pool, intake);
+    }
+
     /// Number of spares.
     pub(crate) fn len(&self) -> usize {
-        self.pool.lock().paths.len()
+        self.pool.lock().spares.len()
     }
 
     /// Waits until a spare is missing, or about `timeout_ms`. Tells whether to go on.
     pub(crate) fn wait(&self, timeout_ms: u64) -> bool {
         let mut pool = self.pool.lock();
-        if !pool.stopped && pool.paths.len() >= SPARES {
+        if !pool.stopped && pool.spares.len() >= pool.target {
             pool = self.changed.wait_ms(pool, timeout_ms);
         }
         !pool.stopped
@@ -143,7 +191,7 @@ pub(crate) struct Failed {
 }
 
 fn admit(pool: &MutexGuard<'_, Pool>, intake: &Intake) {
-    let short = pool.paths.len() <= SPARES_RESERVED;
+    let short = pool.spares.len() <= SPARES_RESERVED;
     intake.admit(if short { Admission::Reserved } else { Admission::All });
 }
 
@@ -153,6 +201,21 @@ fn may_pass(error: &io::Error) -> bool {
     const EMFILE: i32 = 24;
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     full || matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
+}
+
+/// The stamp of a spare's life before, 0 where it is zero-filled; `None` for one that can't be
+/// told. A head that is not older than the log's oldest segment is that of a rotation that a crash
+/// interrupted: what stands behind it has yet another stamp.
+fn stale_stamp(device: &dyn Device, path: &str, control: &Control) -> io::Result<Option<u64>> {
+    let file = device.open_uncached(path)?;
+    let mut block = Blocks::new(1);
+    let read = read_full(&*file, block.bytes_mut(), 0)?;
+    if let Ok(header) = SegmentHeader::parse(&block.bytes()[..read]) {
+        let given_back = header.log_uuid == control.log_uuid
+            && header.segment_id < control.oldest_needed_segment;
+        return Ok(given_back.then_some(header.stamp));
+    }
+    Ok(is_all_zero(device, path, control.format.segment_bytes)?.then_some(0))
 }
 
 fn is_all_zero(device: &dyn Device, path: &str, bytes: u64) -> io::Result<bool> {

@@ -40,6 +40,16 @@ impl Log {
     }
 }
 
+/// How much lower the priority is of threads that can wait: they yield to the sale without
+/// starving on a full machine.
+const LOWER_PRIORITY: i32 = 10;
+
+/// Lets the calling thread yield to others from now on. Best effort: where the system refuses, the
+/// thread works as it did.
+pub fn lower_priority() {
+    let _ = rustix::process::nice(LOWER_PRIORITY);
+}
+
 impl Threads {
     /// Ends the threads; what still waits stays for [`Log::close`] to commit.
     pub fn stop(self) {

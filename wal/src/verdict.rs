@@ -20,6 +20,8 @@
 //! |      | refuse, else as B                                                    |         |
 //! | I    | a segment is missing, twice there, or not the one CONTROL knows      | refuse  |
 //! | J    | an unknown format version or incompatible feature                    | refuse  |
+//! | K    | the log ends before a snapshot that was made of it                   | refuse  |
+//! | L    | no snapshot reads that reaches to where the kept log begins          | refuse  |
 
 use std::fmt;
 
@@ -46,6 +48,10 @@ pub enum Case {
     BrokenLink,
     /// I.
     SegmentMissing,
+    /// K.
+    EndBeforeSnapshot,
+    /// L.
+    NoSnapshot,
 }
 
 impl Case {
@@ -68,6 +74,8 @@ impl fmt::Display for Case {
             Self::CleanEndMoved => "the log does not end where the last clean shutdown left it",
             Self::BrokenLink => "an acknowledged frame does not follow from the one before it",
             Self::SegmentMissing => "a segment is missing or not the one that belongs here",
+            Self::EndBeforeSnapshot => "the log ends before a snapshot that was made of it",
+            Self::NoSnapshot => "no snapshot reads that reaches to where the kept log begins",
         })
     }
 }
@@ -116,6 +124,8 @@ pub(crate) fn classify(evidence: &Evidence) -> Case {
         (false, _) if damage_too_far => Case::TooMuchDamage,
         (false, Found::Unreadable) => Case::UnreadableTail,
         (false, Found::Nothing) if !anything_beyond => Case::CleanEnd,
+        // Nothing was being written: what lies beyond is what an earlier life of the file left.
+        (false, _) if evidence.clean == CleanWitness::Agrees => Case::CleanEnd,
         (false, _) => Case::TornTail,
     }
 }

@@ -219,6 +219,23 @@ fn a_bystander_reads_what_is_promised_and_changes_nothing() {
 }
 
 #[test]
+fn a_follower_says_what_keeps_it_from_reading() {
+    let dir = tempfile::tempdir().unwrap();
+    let (log, ..) = open(dir.path()).unwrap();
+    put(&log, 0, b"durable");
+    log.commit().unwrap();
+    drop(log);
+    let segment = dir.path().join("wal/seg-0000000000000001.log");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[30] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let mut follower = wal::follow(Arc::new(PosixDevice::new(dir.path()))).unwrap();
+    let error = follower.next_frame().map(drop).unwrap_err();
+    assert!(matches!(error, ReadError::NoEnd(_)), "{error}");
+    assert!(error.to_string().contains("seg-0000000000000001.log"), "{error}");
+}
+
+#[test]
 fn a_directory_that_is_not_ours_is_left_alone() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("orders.db"), b"a companion").unwrap();

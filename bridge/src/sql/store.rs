@@ -127,7 +127,7 @@ impl<'a> Rows<'a> {
     }
 
     /// The values of rows `start..start + count`, row after row.
-    pub(crate) fn values(&self, start: usize, count: usize) -> &[Value<'a>] {
+    pub fn values(&self, start: usize, count: usize) -> &[Value<'a>] {
         let width = self.table.columns.len();
         &self.values[start * width..(start + count) * width]
     }

@@ -41,8 +41,13 @@ impl MariaDb {
 
     /// The URL of one of its databases for `user`, which may have `:` and a password in it.
     pub fn url_of(&self, user: &str, database: &str) -> String {
-        let socket = socket(self.directory.path());
+        let socket = self.socket();
         format!("mysql://{user}@localhost/{database}?socket={}", socket.display())
+    }
+
+    /// Its Unix socket.
+    pub fn socket(&self) -> PathBuf {
+        socket(self.directory.path())
     }
 
     /// Ends it by SIGKILL.

@@ -183,6 +183,11 @@ impl Activity {
         self.users.held(user)
     }
 
+    /// Every user ever seen here with the units that each holds, in no order.
+    pub fn holders(&self) -> impl Iterator<Item = (UserId, u32)> {
+        self.users.iter()
+    }
+
     /// The reservation that `user`'s request made here, if one did.
     pub fn find_request(&self, user: UserId, request_hash: u128) -> Option<ReservationId> {
         self.users.look_up(user, request_hash, &self.slots, self.ordinal).found

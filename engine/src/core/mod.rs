@@ -5,8 +5,8 @@
 //! nothing shall; [`apply`] makes an event happen. Those two alone know the rules. Replay calls
 //! the same `apply`, so live state equals replayed state, which [`digest`] shows. A
 //! [`Till`](till::Till) runs the two in one step for the purchase, the hot path. [`codec`] is the
-//! events' bytes. [`model`] is the same machine once more, written to be plain instead of fast:
-//! the tests hold the two against each other.
+//! events' bytes, [`snapshot`] the state's. [`model`] is the same machine once more, written to be
+//! plain instead of fast: the tests hold the two against each other.
 
 pub mod activity;
 pub mod apply;
@@ -28,6 +28,7 @@ pub mod reservation;
 pub mod shard;
 pub mod side;
 pub mod slots;
+pub mod snapshot;
 mod table;
 pub mod terms;
 pub mod till;

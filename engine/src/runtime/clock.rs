@@ -4,8 +4,8 @@
 //! engine counts on from where it started and follows the wall clock at no more than
 //! [`SLEW_PPM`]; a step of the wall clock raises a flag and is never followed at once.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How fast the engine's time may run from or after the wall clock, in parts per million. What
@@ -18,15 +18,60 @@ const STEP_MS: i64 = 1_000;
 /// At start the wall clock may lie this far behind the last time in the log.
 pub(crate) const BEHIND_MS_MAX: u64 = 3_600_000;
 
-/// Wall clock, Unix milliseconds.
-pub(crate) fn wall_ms() -> u64 {
+/// Where the engine has its time from, where that is not the machine: simulations.
+pub trait TimeSource: Send + Sync {
+    /// The wall clock, Unix milliseconds.
+    fn wall_ms(&self) -> u64;
+
+    /// Time since some instant; never goes back.
+    fn monotonic(&self) -> Duration;
+}
+
+/// The two clocks that are read.
+#[derive(Clone)]
+pub(crate) enum Clocks {
+    /// The machine's.
+    Machine {
+        /// When the monotonic one was zero.
+        started: Instant,
+    },
+    /// Others.
+    Given(Arc<dyn TimeSource>),
+}
+
+impl Clocks {
+    /// Those of `source`, else the machine's.
+    pub(crate) fn of(source: Option<Arc<dyn TimeSource>>) -> Self {
+        source.map_or_else(|| Self::Machine { started: Instant::now() }, Self::Given)
+    }
+
+    /// The wall clock, Unix milliseconds.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        match self {
+            Self::Machine { .. } => machine_wall_ms(),
+            Self::Given(source) => source.wall_ms(),
+        }
+    }
+
+    fn elapsed_us(&self) -> i64 {
+        let elapsed = match self {
+            Self::Machine { started } => started.elapsed(),
+            Self::Given(source) => source.monotonic(),
+        };
+        i64::try_from(elapsed.as_micros()).unwrap_or(i64::MAX)
+    }
+}
+
+fn machine_wall_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The engine's clock.
 pub(crate) struct Clock {
-    started: Instant,
+    clocks: Clocks,
+    /// What the monotonic clock showed when this one was at `base_ms`.
+    base_us: i64,
     base_ms: u64,
     offset_us: AtomicI64,
     last_ms: AtomicU64,
@@ -42,9 +87,11 @@ struct Look {
 
 impl Clock {
     /// A clock that starts at the wall clock, but not before `last_ms`, the last time in the log.
-    pub(crate) fn start(wall_ms: u64, last_ms: u64) -> Self {
+    pub(crate) fn start(clocks: Clocks, last_ms: u64) -> Self {
+        let (wall_ms, base_us) = (clocks.wall_ms(), clocks.elapsed_us());
         Self {
-            started: Instant::now(),
+            clocks,
+            base_us,
             base_ms: wall_ms.max(last_ms),
             offset_us: AtomicI64::new(0),
             last_ms: AtomicU64::new(last_ms),
@@ -65,12 +112,12 @@ impl Clock {
     }
 
     fn elapsed_us(&self) -> i64 {
-        i64::try_from(self.started.elapsed().as_micros()).unwrap_or(i64::MAX)
+        self.clocks.elapsed_us() - self.base_us
     }
 
     /// Looks at the wall clock and leans toward it. To be called a few times a second.
     pub(crate) fn steer(&self) {
-        self.lean(self.elapsed_us(), signed(wall_ms()));
+        self.lean(self.elapsed_us(), signed(self.clocks.wall_ms()));
     }
 
     fn lean(&self, elapsed_us: i64, wall_ms: i64) {
@@ -102,13 +149,29 @@ mod tests {
     use super::*;
 
     const WALL: u64 = 1_700_000_000_000;
+    struct At(u64);
+
+    impl TimeSource for At {
+        fn wall_ms(&self) -> u64 {
+            self.0
+        }
+
+        fn monotonic(&self) -> Duration {
+            Duration::from_secs(7)
+        }
+    }
+
+    fn start(wall_ms: u64, last_ms: u64) -> Clock {
+        Clock::start(Clocks::of(Some(Arc::new(At(wall_ms)))), last_ms)
+    }
+
     const SECOND_US: i64 = 1_000_000;
 
     #[test]
     fn a_step_is_noticed_and_followed_at_no_more_than_the_slew() {
         let year_ms = 365 * 24 * 3_600 * 1_000;
         for step_ms in [year_ms, -3_600_000] {
-            let clock = Clock::start(WALL, 0);
+            let clock = start(WALL, 0);
             let mut before = clock.at(0);
             for second in 1..=100 {
                 clock.lean(second * SECOND_US, signed(WALL) + second * 1_000 + step_ms);
@@ -122,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_small_difference_is_made_up_for_without_alarm() {
-        let clock = Clock::start(WALL, WALL + 20);
+        let clock = start(WALL, WALL + 20);
         for second in 1..=100 {
             clock.lean(second * SECOND_US, signed(WALL) + second * 1_000);
         }
@@ -132,6 +195,6 @@ mod tests {
 
     #[test]
     fn time_starts_no_earlier_than_the_log_ends() {
-        assert!(Clock::start(WALL, WALL + 5_000).now_ms() >= WALL + 5_000);
+        assert!(start(WALL, WALL + 5_000).now_ms() >= WALL + 5_000);
     }
 }

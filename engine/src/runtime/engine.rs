@@ -17,6 +17,7 @@ use super::handle::Handle;
 use super::owner::Owner;
 use super::pending::Pending;
 use super::sinks::Ordered;
+use super::snapshots::{House, Housekeeper};
 use super::timer::Timer;
 use super::views::{ActivityView, PublicStatus, ReservationView};
 use crate::core::activity::Activity;
@@ -56,6 +57,7 @@ pub(crate) struct Inner {
     pub(crate) log: Log,
     pub(crate) threads: Mutex<Option<wal::Threads>>,
     pub(crate) timer: Mutex<Option<Timer>>,
+    pub(crate) housekeeper: Mutex<Option<Housekeeper>>,
     pub(crate) shards: Box<[CachePadded<Mutex<Shard>>]>,
     pub(crate) control: Mutex<Control>,
     pub(crate) controls: Controls,
@@ -70,6 +72,9 @@ pub(crate) struct Inner {
     pub(crate) serving_since_ms: AtomicU64,
     /// Whether the timer archives: see `archive_when_over`.
     pub(crate) archives: AtomicBool,
+    /// Scatters hash tables.
+    pub(crate) table_seed: u64,
+    pub(crate) house: House,
 }
 
 /// Applies `events` and appends them, in one piece.

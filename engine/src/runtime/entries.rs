@@ -41,12 +41,14 @@ pub struct Entries {
     frame: VecDeque<Result<Entry, OpenError>>,
 }
 
-/// The records of the log in `data_dir`, from `from` on.
+/// The records of the log in `data_dir`, from `from` on, or from the first that is still there.
 ///
 /// # Errors
 /// [`OpenError`] where there is no log or it can't be read.
 pub fn entries(data_dir: &Path, from: Lsn) -> Result<Entries, OpenError> {
-    let reader = wal::follow(Arc::new(PosixDevice::new(data_dir)))?;
+    let mut reader = wal::follow(Arc::new(PosixDevice::new(data_dir)))?;
+    // What was given back is gone: the first that is there comes first.
+    reader.seek_oldest()?;
     Ok(Entries { reader, from, frame: VecDeque::new() })
 }
 
@@ -67,7 +69,7 @@ impl Iterator for Entries {
     }
 }
 
-fn records(frame: &wal::Frame<'_>, from: Lsn) -> Vec<Result<Entry, OpenError>> {
+pub(super) fn records(frame: &wal::Frame<'_>, from: Lsn) -> Vec<Result<Entry, OpenError>> {
     let entry = |record: wal::Record<'_>| Entry {
         lsn: record.lsn,
         epoch: frame.epoch,

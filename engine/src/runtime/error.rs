@@ -28,6 +28,9 @@ pub enum OpenError {
     /// The log can't be read on.
     #[error("reading the log: {0}")]
     Read(#[from] wal::ReadError),
+    /// A sink can't be registered.
+    #[error("registering a sink: {0}")]
+    Sink(#[from] wal::SinkError),
     /// A thread could not be started.
     #[error("starting a thread: {0}; raise the limit of processes")]
     Thread(io::Error),
@@ -40,7 +43,8 @@ impl OpenError {
         match self {
             Self::Log(error) => log_exit_code(error),
             Self::Thread(_) => 2,
-            Self::Read(_) => 4,
+            Self::Read(_) | Self::Sink(wal::SinkError::LogUnavailable(_)) => 4,
+            Self::Sink(_) => 2,
             Self::Clock { .. } | Self::UnknownConstants => 3,
         }
     }

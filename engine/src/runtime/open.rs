@@ -12,9 +12,9 @@ use wal::device::{AppendChoice, Appends, Device};
 use wal::limits::{
     BATCH_FRAME_DIVISOR, FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT,
 };
-use wal::{Format, Log, OnFatal, Opening, PosixDevice};
+use wal::{Format, Log, Lsn, OnFatal, Opening, PosixDevice, RetentionLimits, SinkClass};
 
-use super::clock::{BEHIND_MS_MAX, Clock, wall_ms};
+use super::clock::{BEHIND_MS_MAX, Clock, Clocks, TimeSource};
 use super::controls::Controls;
 use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
@@ -22,6 +22,7 @@ use super::handle::Handle;
 use super::owner::Owner;
 use super::replay::Replayed;
 use super::sinks::Ordered;
+use super::snapshots::{House, Housekeeper, OnSnapshot, SNAPSHOT_AFTER_BYTES, load};
 use super::timer::Timer;
 use crate::core::ids::OrderPrefix;
 use crate::core::limits::{SHARDS_DEFAULT, SHARDS_MAX};
@@ -60,9 +61,19 @@ pub struct EngineOptions {
     pub accept_file_system: bool,
     /// Called when the log fails; by default prints one line and ends the process, code 4.
     pub on_fatal: OnFatal,
-    /// Starts the threads that commit, make spares and let time pass. Simulations do without and
-    /// call [`Engine::commit`] themselves.
+    /// Log beyond the newest snapshot after which the next is made, unless that one was larger.
+    pub snapshot_after_bytes: u64,
+    /// How much undelivered log there may be.
+    pub retention: RetentionLimits,
+    /// Sinks that the log is kept for, registered before any of it can be given back.
+    pub sinks: Vec<(String, SinkClass)>,
+    /// Told of every snapshot that was made by itself, and of every one that could not be.
+    pub on_snapshot: OnSnapshot,
+    /// Starts the threads that commit, make spares, let time pass and make snapshots. Simulations
+    /// do without and call [`Engine::commit`] and [`Engine::snapshot`] themselves.
     pub threads: bool,
+    /// The clocks; the machine's where none is given.
+    pub time: Option<Arc<dyn TimeSource>>,
 }
 
 impl EngineOptions {
@@ -82,7 +93,12 @@ impl EngineOptions {
             accept_clock: false,
             accept_file_system: false,
             on_fatal: Box::new(end_process),
+            snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
+            retention: RetentionLimits::default(),
+            sinks: Vec::new(),
+            on_snapshot: Box::new(|_| ()),
             threads: true,
+            time: None,
         }
     }
 }
@@ -135,6 +151,12 @@ impl fmt::Display for OpenReport {
              {last_lsn}",
             identity.uuid, identity.epoch, self.records, self.activities
         )?;
+        if self.log.snapshot_lsn > Lsn(0) {
+            write!(f, ", the snapshot of LSN {} before them", self.log.snapshot_lsn)?;
+        }
+        for what in &self.log.damaged_snapshots {
+            write!(f, "; a snapshot was passed over and set aside: {what}")?;
+        }
         if let Some(torn) = &self.log.torn_tail {
             write!(
                 f,
@@ -186,7 +208,7 @@ impl Engine {
         };
         let fresh = Owner { request_hash_key, order_prefix };
         let table_seed = random(&*device)?;
-        let opening = Opening::begin(
+        let mut opening = Opening::begin(
             Arc::clone(&device),
             wal::OpenOptions {
                 format: Format {
@@ -203,9 +225,11 @@ impl Engine {
         )?;
         let format = *opening.format();
         let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
-        let mut replayed = Replayed::new(format.shard_count, &owner, table_seed, ());
+        let mut replayed =
+            begin(&mut opening, || Replayed::new(format.shard_count, &owner, table_seed, ()))?;
         let judged = opening.replay(&mut |record| Ok(replayed.take(record)?))?;
-        let (opened_ms, last_ms) = (wall_ms(), replayed.last_ms);
+        let clocks = Clocks::of(options.time.clone());
+        let (opened_ms, last_ms) = (clocks.wall_ms(), replayed.last_ms);
         if opened_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {
             return Err(OpenError::Clock { wall_ms: opened_ms, last_ms });
         }
@@ -217,13 +241,20 @@ impl Engine {
         };
         // Looked at anew: to finish took its time, and a clock that starts a second behind needs
         // half an hour to catch up.
-        let clock = Clock::start(wall_ms(), last_ms);
-        let inner = Arc::new(Inner::new(log, replayed, owner, clock));
+        let clock = Clock::start(clocks, last_ms);
+        log.set_retention_limits(options.retention);
+        for (name, class) in &options.sinks {
+            log.register_sink(name, *class)?;
+        }
+        let house = House::new(options.snapshot_after_bytes, options.on_snapshot);
+        let inner = Arc::new(Inner::new(log, replayed, owner, clock, house));
         let engine = Self { inner, handle: Handle::default() };
+        engine.confirm_announced();
         if options.threads {
             let threads = engine.inner.log.start().map_err(OpenError::Thread)?;
             *engine.inner.threads.lock() = Some(threads);
             *engine.inner.timer.lock() = Some(Timer::start(&engine)?);
+            *engine.inner.housekeeper.lock() = Some(Housekeeper::start(&engine)?);
         }
         Ok((engine, report))
     }
@@ -235,12 +266,18 @@ impl Engine {
     /// Where the log failed on the way: the next start recovers.
     pub fn close(&self) -> Result<(), CloseError> {
         self.inner.stop();
+        if self.pays_at_end()
+            && let Some(chain) = self.inner.log.quiesce().map_err(|_| CloseError)?
+        {
+            // The next start replays instead.
+            let _ = self.snapshot_at_end(chain);
+        }
         self.inner.log.close().map_err(|_| CloseError)
     }
 }
 
 impl Inner {
-    fn new(log: Log, replayed: Replayed<()>, owner: Owner, clock: Clock) -> Self {
+    fn new(log: Log, replayed: Replayed<()>, owner: Owner, clock: Clock, house: House) -> Self {
         let ordered = Ordered::new(log.format().shard_count, &replayed.control);
         let controls = Controls::new(&replayed.control, clock.now_ms());
         let shard = |shard| CachePadded::new(Mutex::new(shard));
@@ -248,6 +285,9 @@ impl Inner {
             log,
             threads: Mutex::new(None),
             timer: Mutex::new(None),
+            housekeeper: Mutex::new(None),
+            table_seed: replayed.seed.table_seed,
+            house,
             shards: replayed.shards.into_iter().map(shard).collect(),
             control: Mutex::new(replayed.control),
             controls,
@@ -261,6 +301,21 @@ impl Inner {
             archives: AtomicBool::new(false),
         }
     }
+}
+
+/// The state in the newest snapshot that loads, or the one before the first record.
+fn begin(
+    opening: &mut Opening,
+    fresh: impl Fn() -> Replayed<()>,
+) -> Result<Replayed<()>, OpenError> {
+    while let Some(mut snapshot) = opening.next_snapshot()? {
+        let mut replayed = fresh();
+        match load(&mut snapshot, &mut replayed, |_| true) {
+            Ok(()) => return Ok(replayed),
+            Err(why) => opening.reject_snapshot(&why),
+        }
+    }
+    Ok(fresh())
 }
 
 fn random(device: &dyn Device) -> Result<u64, OpenError> {

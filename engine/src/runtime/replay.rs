@@ -22,6 +22,7 @@ pub(crate) struct Replayed<W> {
     pub(crate) last_ms: u64,
     pub(crate) records: u64,
     pub(crate) witness: W,
+    pub(crate) seed: ShardSeed,
 }
 
 impl<W: Witness> Replayed<W> {
@@ -36,6 +37,7 @@ impl<W: Witness> Replayed<W> {
             last_ms: 0,
             records: 0,
             witness,
+            seed,
         }
     }
 
@@ -77,6 +79,38 @@ impl<W: Witness> Replayed<W> {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Notes only when a record of a shard that is not wanted here was decided.
+    pub(crate) fn pass(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
+        let event = codec::decode(record.kind, record.kind_version, record.body)?;
+        self.last_ms = self.last_ms.max(event.at_ms);
+        Ok(())
+    }
+
+    /// Puts a shard that was loaded from a snapshot into its place.
+    pub(crate) fn put(&mut self, index: u16, shard: Shard) {
+        for (id, activity) in shard.activities() {
+            self.directory.insert(activity.ordinal(), id);
+            for (reservation, adopted) in activity.adopted() {
+                self.directory.adopt(reservation, id, &adopted.order_no);
+            }
+        }
+        for (id, tombstone) in shard.tombstones() {
+            self.directory.insert(tombstone.ordinal, id);
+        }
+        if let Some(place) = self.shards.get_mut(usize::from(index)) {
+            *place = shard;
+        }
+    }
+
+    /// Takes over the control state that was loaded from a snapshot.
+    pub(crate) fn put_control(&mut self, control: Control, last_ms: u64) {
+        for (key, _) in control.table().iter() {
+            note_floor(&mut self.directory, key);
+        }
+        self.control = control;
+        self.last_ms = last_ms;
     }
 
     fn shard_count(&self) -> u16 {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::RwLock;
-use wal::{Busy, CONTROL_SHARD, Lsn, Ticket};
+use wal::{Busy, CONTROL_SHARD, Lsn, SinkClass, SinkError, SinkState, Ticket};
 
 use super::engine::Engine;
 use crate::core::codec;
@@ -80,7 +80,48 @@ impl Engine {
         if sink == ORDERS_SINK {
             self.inner.ordered.publish(marks);
         }
+        self.sink_confirmed(sink, lsn);
         Ok(())
+    }
+
+    /// Registers a sink: the log is kept for it from now on, past its place where it
+    /// [must deliver](SinkClass::MustDeliver), until it can be [rebuilt](SinkClass::Rebuildable)
+    /// more cheaply otherwise. One that is registered already changes its class alone.
+    ///
+    /// # Errors
+    /// [`SinkError`].
+    pub fn register_sink(&self, name: &str, class: SinkClass) -> Result<(), SinkError> {
+        self.inner.log.register_sink(name, class)?;
+        self.confirm_announced();
+        Ok(())
+    }
+
+    /// Notes that a registered sink holds everything up to `lsn` *for good*, in a store whose syncs
+    /// it has waited for: up to there it lets the log go. [`Engine::sink_advanced`] says it as
+    /// well, and writes it into the log; a mirror that nobody's answers rest on says only this.
+    pub fn sink_confirmed(&self, name: &str, lsn: Lsn) {
+        self.inner.log.sink_confirmed(name, lsn);
+    }
+
+    /// Forgets a sink: the log is no longer kept for it.
+    ///
+    /// # Errors
+    /// [`SinkError`].
+    pub fn drop_sink(&self, name: &str) -> Result<(), SinkError> {
+        self.inner.log.drop_sink(name)
+    }
+
+    /// The registered sinks.
+    pub fn sinks(&self) -> Vec<SinkState> {
+        self.inner.log.sinks()
+    }
+
+    /// What sinks have said in the log, CONTROL may know less of: it is not written for that.
+    pub(crate) fn confirm_announced(&self) {
+        let control = self.inner.control.lock();
+        for (name, sink) in control.sinks() {
+            self.inner.log.sink_confirmed(name, Lsn(sink.lsn));
+        }
     }
 
     /// The LSN up to which `sink` has said that it holds everything; 0 where it never has.
@@ -102,4 +143,13 @@ impl Engine {
     pub fn wait_durable_beyond(&self, lsn: Lsn, timeout: Duration) -> bool {
         self.inner.log.wait_durable_beyond(lsn, timeout)
     }
+}
+
+/// Forgets a sink of the directory of a server that does not run: the log is no longer kept for it.
+/// Tells whether there was one of that name.
+///
+/// # Errors
+/// [`OpenError`](crate::OpenError); locked where a server runs.
+pub fn drop_sink(data_dir: &std::path::Path, name: &str) -> Result<bool, crate::OpenError> {
+    Ok(wal::drop_sink(&wal::PosixDevice::new(data_dir), name)?)
 }

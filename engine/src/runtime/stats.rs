@@ -1,5 +1,7 @@
 //! The engine's figures, for metrics.
 
+use std::sync::atomic::Ordering;
+
 use super::engine::Engine;
 
 /// Figures at one moment.
@@ -9,11 +11,27 @@ pub struct EngineStats {
     pub log: wal::Metrics,
     /// The wall clock was stepped during this run.
     pub clock_stepped: bool,
+    /// Snapshots made during this run.
+    pub snapshots_made: u64,
+    /// Snapshots that could not be made.
+    pub snapshots_failed: u64,
+    /// Why the last one could not be made; gone once one was.
+    pub snapshot_failure: Option<String>,
+    /// The registered sinks.
+    pub sinks: Vec<wal::SinkState>,
 }
 
 impl Engine {
     /// The engine's figures.
     pub fn stats(&self) -> EngineStats {
-        EngineStats { log: self.inner.log.metrics(), clock_stepped: self.inner.clock.stepped() }
+        let house = &self.inner.house;
+        EngineStats {
+            log: self.inner.log.metrics(),
+            clock_stepped: self.inner.clock.stepped(),
+            snapshots_made: house.made.load(Ordering::Relaxed),
+            snapshots_failed: house.failed.load(Ordering::Relaxed),
+            snapshot_failure: house.last_failure.lock().clone(),
+            sinks: self.sinks(),
+        }
     }
 }

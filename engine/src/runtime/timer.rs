@@ -68,6 +68,12 @@ impl Drop for Timer {
 }
 
 impl Engine {
+    /// Does what has fallen due: what the timer's thread does all the time, for simulations that
+    /// run without it.
+    pub fn pass_time(&self) {
+        self.tick(0);
+    }
+
     fn tick(&self, tick: u32) {
         self.inner.clock.steer();
         if self.is_poisoned() {
@@ -181,6 +187,7 @@ impl Engine {
 impl Inner {
     /// Ends what runs by itself.
     pub(crate) fn stop(&self) {
+        drop(self.housekeeper.lock().take());
         drop(self.timer.lock().take());
         drop(self.threads.lock().take());
     }

@@ -1,18 +1,27 @@
 //! Checking a log from its bytes alone: every record, the exact-sale equation, every user's limit.
 //!
 //! Replay's `apply` holds each event against the state before it. Beside it stands a second,
-//! plainer book that only adds up what the records say happened: the two must agree.
+//! plainer book that only adds up what the records say happened: the two must agree. A log that was
+//! kept whole is read from its first record on. Of one that was not, all that is there is checked,
+//! and replayed from the oldest snapshot on, whose activities are added up reservation by
+//! reservation first. Every later snapshot must be what the records before it come to (W14).
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use wal::{Lsn, PosixDevice, TornTail};
+use wal::{Inspecting, Lane, Lsn, PosixDevice, SnapshotReader, TornTail};
 
 use super::error::{OpenError, Witness};
 use super::owner::Owner;
 use super::replay::Replayed;
-use crate::core::event::{Body, Event, Figures};
+use super::snapshots::load;
+use crate::core::digest::digest;
+use crate::core::event::{Body, Event, Figures, Status};
 use crate::core::ids::{ActivityId, UserId};
+use crate::core::shard::Shard;
+
+/// How often a log is looked through that a server beside gives back meanwhile.
+const TRIES: u32 = 5;
 
 /// What a log adds up to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,6 +34,8 @@ pub struct VerifyReport {
     pub torn_tail: Option<TornTail>,
     /// A server has the log open: what it has not promised yet was left out.
     pub beside_running_server: bool,
+    /// The snapshot that the records were replayed on, where the log is not kept whole.
+    pub snapshot_lsn: Option<Lsn>,
     /// What does not add up, a line each; empty for a log that is fine.
     pub problems: Vec<String>,
 }
@@ -54,10 +65,60 @@ pub struct ActivityReport {
 /// [`OpenError`] where it can't be read, or is damaged where no torn tail can be.
 pub fn verify(data_dir: &Path) -> Result<VerifyReport, OpenError> {
     let device = PosixDevice::new(data_dir);
-    let format = wal::read_format(&device)?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let inspecting = Inspecting::begin(&device)?;
+        let beside = inspecting.beside_running_server();
+        match look_through(inspecting) {
+            Err(error) if beside && tries < TRIES && has_moved(&error) => {}
+            done => return done,
+        }
+    }
+}
+
+/// A server beside may give a segment back while it is read: it is looked at anew.
+fn has_moved(error: &OpenError) -> bool {
+    match error {
+        OpenError::Log(wal::OpenError::Refused { case, .. }) => *case == wal::Case::SegmentMissing,
+        OpenError::Log(wal::OpenError::Io { source, .. }) => {
+            source.kind() == std::io::ErrorKind::NotFound
+        }
+        _ => false,
+    }
+}
+
+fn look_through(mut inspecting: Inspecting<'_>) -> Result<VerifyReport, OpenError> {
+    let format = *inspecting.format();
     let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
     let mut replayed = Replayed::new(format.shard_count, &owner, 0, Book::default());
-    let inspection = wal::inspect(&device, &mut |record| Ok(replayed.take(record)?))?;
+    let whole = inspecting.is_whole();
+    let mut from = None;
+    let mut checks = Vec::new();
+    for snapshot in inspecting.snapshots() {
+        if !whole && from.is_none() {
+            match load(snapshot, &mut replayed, |_| true) {
+                Ok(()) => from = Some(snapshot.lsn()),
+                Err(error) => {
+                    replayed = Replayed::new(format.shard_count, &owner, 0, Book::default());
+                    let line = format!("{}: {error}", snapshot.path());
+                    replayed.witness.problems.push(line);
+                }
+            }
+        } else if let Ok(lanes) = lanes(snapshot) {
+            checks.push((snapshot.lsn(), snapshot.path().to_owned(), lanes));
+        }
+    }
+    let damaged = inspecting.damaged_snapshots().iter().cloned();
+    replayed.witness.problems.extend(damaged);
+    replayed.witness.open_books(&replayed.shards);
+    let inspection = inspecting.read(from, &mut |record| {
+        replayed.take(record)?;
+        for (_, path, lanes) in checks.iter().filter(|(lsn, ..)| *lsn == record.lsn) {
+            replayed.compare(path, lanes);
+        }
+        Ok(())
+    })?;
     let Replayed { shards, mut witness, .. } = replayed;
     let mut activities = Vec::new();
     for (id, activity) in shards.iter().flat_map(|shard| shard.activities()) {
@@ -83,8 +144,36 @@ pub fn verify(data_dir: &Path) -> Result<VerifyReport, OpenError> {
         last_lsn: inspection.last_lsn,
         torn_tail: inspection.torn_tail,
         beside_running_server: inspection.beside_running_server,
+        snapshot_lsn: from,
         problems: witness.problems,
     })
+}
+
+/// The lanes of a snapshot, read to its end.
+fn lanes(snapshot: &mut SnapshotReader) -> Result<Vec<Lane>, wal::SnapshotError> {
+    let mut lanes = Vec::new();
+    while let Some(piece) = snapshot.next_piece()? {
+        if piece.last {
+            lanes.push(piece.lane);
+        }
+    }
+    Ok(lanes)
+}
+
+impl Replayed<Book> {
+    /// Holds the state against what a snapshot says of it.
+    fn compare(&mut self, path: &str, lanes: &[Lane]) {
+        for lane in lanes {
+            let (seq, digest) = match self.shards.get(usize::from(lane.shard)) {
+                Some(shard) => (shard.applied_seq(), digest(shard)),
+                None => (self.control.applied_seq(), self.control.digest()),
+            };
+            if (seq, digest) != (lane.seq, lane.digest) {
+                let line = format!("{path}: shard {} is not what the log comes to", lane.shard);
+                self.witness.problems.push(line);
+            }
+        }
+    }
 }
 
 /// The plain book.
@@ -188,6 +277,28 @@ impl Page {
                 Some(figures)
             }
             _ => None,
+        }
+    }
+}
+
+impl Book {
+    /// Takes over what a snapshot holds, where its reservations add up to it.
+    fn open_books(&mut self, shards: &[Shard]) {
+        for (id, activity) in shards.iter().flat_map(Shard::activities) {
+            if let Err(what) = activity.audit() {
+                self.problems.push(format!("activity {id} in the snapshot: {what:?}"));
+            }
+            let own = activity.slots().iter();
+            let slots = own.chain(activity.adopted().map(|(_, adopted)| &adopted.slot));
+            let back = slots.filter(|slot| matches!(slot.status(), Status::RolledBack(_)));
+            let page = self.pages.entry(id).or_default();
+            let Figures { locked, sold, .. } = activity.figures();
+            page.total = i64::from(activity.total());
+            (page.locked, page.sold) = (i64::from(locked), i64::from(sold));
+            page.limit = i64::from(activity.terms().per_user_limit);
+            page.rolled_back = back.count() as u64;
+            page.reservations = activity.slots().len() as u64;
+            page.held = activity.holders().map(|(user, held)| (user, i64::from(held))).collect();
         }
     }
 }

@@ -13,6 +13,8 @@
 
 mod history;
 mod op;
+#[path = "../support/mod.rs"]
+mod support;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;

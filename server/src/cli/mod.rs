@@ -7,8 +7,12 @@ use clap::{Parser, Subcommand};
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod dump;
+pub(crate) mod progress;
+pub(crate) mod repair;
 pub(crate) mod serve;
+pub(crate) mod sink;
 pub(crate) mod token;
+pub(crate) mod upgrade;
 
 /// Fine.
 pub(crate) const EXIT_OK: u8 = 0;
@@ -37,6 +41,12 @@ enum Command {
     Check(check::Args),
     /// Print log records as JSON lines.
     Dump(dump::Args),
+    /// Give up the damaged end of a log.
+    Repair(repair::Args),
+    /// Start writing a newer format.
+    Upgrade(upgrade::Args),
+    /// Look after what the log is kept for.
+    Sink(sink::Args),
     /// Load a server and check that it sold exactly.
     Bench(bench::Args),
 }
@@ -48,6 +58,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Token(args) => token::run(args),
         Command::Check(args) => check::run(args),
         Command::Dump(args) => dump::run(args),
+        Command::Repair(args) => repair::run(args),
+        Command::Upgrade(args) => upgrade::run(args),
+        Command::Sink(args) => sink::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

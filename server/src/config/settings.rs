@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use wal::device::AppendChoice;
 
 use super::Secret;
+use super::retention::Retention;
 use crate::duration;
 use crate::limits::Limit;
 use crate::limits::address::Proxies;
@@ -66,6 +67,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("wal.device", Some("auto")),
     fixed("orders.split", Some("1")),
     fixed("orders.require_address", None),
+    fixed("retention.snapshot_after_bytes", Some("268435456")),
+    fixed("retention.backlog_soft_bytes", Some("2147483648")),
+    fixed("retention.backlog_hard_bytes", Some("8589934592")),
     fixed("http.connections_max", Some("8192")),
     fixed("http.waiters_max", Some("4096")),
     live("http.header_timeout", "5s"),
@@ -98,6 +102,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("resp.write_timeout", Some("10s")),
     Setting { key: "resp.users", default: None, secret: true, reloadable: false },
     fixed("resp.users_file", None),
+    Setting { key: "payments.secrets", default: None, secret: true, reloadable: false },
+    fixed("payments.secrets_file", None),
+    fixed("payments.providers", Some("")),
+    fixed("payments.ttl", Some("15m")),
 ];
 
 /// The configuration of `sluice serve`.
@@ -147,10 +155,29 @@ pub(crate) struct Settings {
     pub(crate) wal: Wal,
     /// How orders are written.
     pub(crate) orders: Orders,
+    /// How much of the log is kept.
+    pub(crate) retention: Retention,
     /// Bounds of the HTTP listener.
     pub(crate) http: Http,
     /// Bounds and users of the Redis port.
     pub(crate) resp: Resp,
+    /// The ways to pay.
+    pub(crate) payments: PaymentSettings,
+}
+
+/// `[payments]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PaymentSettings {
+    /// What callbacks are signed with: `<channel>:<secret>, ...`.
+    pub(crate) secrets: Option<Secret>,
+    /// The file that holds them.
+    pub(crate) secrets_file: Option<PathBuf>,
+    /// Who makes refunds: `<channel>=<address>, ...`.
+    pub(crate) providers: String,
+    /// How long a provider may take a payment.
+    #[serde(deserialize_with = "duration_text")]
+    pub(crate) ttl: Duration,
 }
 
 /// `[resp]`

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bridge::lag::State;
+use engine::EngineStats;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{
     DescriptorEncoder, EncodeMetric as _, NoLabelSet, prometheus_text,
@@ -52,6 +53,7 @@ impl Collector for Scrape {
                 super::gate::switches(out, app)?;
                 log(out, app)?;
                 bridge(out, app)?;
+                super::payments::encode(out, app)?;
                 app.mirror.as_ref().map_or(Ok(()), |mirror| super::mirror::encode(out, mirror))
             }
             None => Ok(()),
@@ -124,12 +126,35 @@ fn log(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {
     counter(out, "log_slow_syncs", "Syncs slower than 10 ms.", wal.slow_syncs)?;
     counter(out, "log_segments", "Segments begun.", wal.rotations)?;
     gauge(out, "log_in_flight_bytes", "Bytes appended and not durable.", wal.in_flight_bytes)?;
-    gauge(out, "log_spare_segments", "Zero-filled segments ahead.", wal.spares)?;
+    gauge(out, "log_spare_segments", "Segments ahead.", wal.spares)?;
     let admitted = u64::from(wal.new_admitted);
     gauge(out, "log_has_room", "1 where the log has room for purchases.", admitted)?;
+    retention(out, &stats)?;
     let stepped = u64::from(stats.clock_stepped);
     gauge(out, "clock_stepped", "1 after the wall clock was stepped.", stepped)?;
     sync_seconds(out, wal)
+}
+
+fn retention(out: &mut DescriptorEncoder<'_>, stats: &EngineStats) -> fmt::Result {
+    let wal = &stats.log;
+    gauge(out, "log_kept_bytes", "Bytes of segments kept.", wal.log_bytes)?;
+    let help = "Bytes of segments that the slowest sink that must deliver has not confirmed.";
+    gauge(out, "log_backlog_bytes", help, wal.backlog_bytes)?;
+    let help = "1 where that is beyond retention.backlog_soft_bytes.";
+    gauge(out, "log_backlog_late", help, u64::from(wal.backlog_late))?;
+    gauge(out, "snapshot_lsn", "Last record in the newest snapshot.", wal.snapshot_lsn)?;
+    gauge(out, "snapshot_bytes", "Its length.", wal.snapshot_bytes)?;
+    let help = "Bytes of segments that it does not cover.";
+    gauge(out, "snapshot_behind_bytes", help, wal.snapshot_behind_bytes)?;
+    counter(out, "snapshots_made", "Snapshots made.", stats.snapshots_made)?;
+    counter(out, "snapshots_failed", "Snapshots not made.", stats.snapshots_failed)?;
+    let help = "Last record that a sink has confirmed.";
+    let mut metric = out.encode_descriptor("sink_confirmed_lsn", help, None, MetricType::Gauge)?;
+    for sink in &stats.sinks {
+        let value = ConstGauge::new(i64::try_from(sink.confirmed_lsn.0).unwrap_or(i64::MAX));
+        value.encode(metric.encode_family(&[("sink", sink.name.as_str())])?)?;
+    }
+    Ok(())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]

@@ -52,6 +52,21 @@ pub(crate) fn sluice<I: IntoIterator<Item = S>, S: AsRef<std::ffi::OsStr>>(args:
     command
 }
 
+/// The shim of that name in `tests/shim`, compiled, for `LD_PRELOAD`. A Rust toolchain needs a C
+/// compiler to link, so that there is one.
+pub(crate) fn shim(name: &str) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/shim/{name}.c"));
+    let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.so"));
+    // Under a name of its own first: tests side by side compile the same shim.
+    let draft = library.with_extension(std::process::id().to_string());
+    let mut compiler = Command::new("cc");
+    compiler.args(["-Wall", "-Werror", "-shared", "-fPIC", "-O2", "-o"]);
+    let status = compiler.arg(&draft).arg(&source).arg("-ldl").status().expect("a C compiler");
+    assert!(status.success(), "{name} does not compile");
+    std::fs::rename(draft, &library).unwrap();
+    library
+}
+
 /// Waits for `child` to end, and no longer than [`PATIENCE`].
 pub(crate) fn wait(child: &mut Child) -> ExitStatus {
     let deadline = std::time::Instant::now() + PATIENCE;

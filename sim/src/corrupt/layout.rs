@@ -41,6 +41,8 @@ pub struct SegmentAt {
     pub path: String,
     /// Its content.
     pub content: Vec<u8>,
+    /// Records before it in the log.
+    pub before: u64,
     /// Its frames, in order.
     pub frames: Vec<FrameAt>,
     /// Whether a successor says where it ends.
@@ -70,13 +72,15 @@ pub fn segments(image: &Image, acked: u64) -> Vec<SegmentAt> {
     for (index, path) in paths.into_iter().enumerate() {
         let content = contents[index].clone();
         let seal = contents.get(index + 1).map(|next| field::<8>(next, 80));
-        let frames = frames(&content, seal.unwrap_or(content.len()), acked);
-        segments.push(SegmentAt { path, content, frames, sealed: seal.is_some() });
+        let before = field::<8>(&content, 48) as u64 - 1;
+        let frames = frames(&content, before, seal.unwrap_or(content.len()), acked);
+        segments.push(SegmentAt { path, content, before, frames, sealed: seal.is_some() });
     }
     segments
 }
 
-fn frames(content: &[u8], end: usize, acked: u64) -> Vec<FrameAt> {
+/// The frames after the `next` records before them; one that does not follow is of a life before.
+fn frames(content: &[u8], mut next: u64, end: usize, acked: u64) -> Vec<FrameAt> {
     let mut frames = Vec::new();
     let mut at = BLOCK;
     while at < end {
@@ -92,9 +96,10 @@ fn frames(content: &[u8], end: usize, acked: u64) -> Vec<FrameAt> {
             records: field::<4>(header, 12) as u64,
             synced_through: field::<8>(header, 24),
         };
-        if frame.before + frame.records > acked {
+        if frame.before != next || frame.before + frame.records > acked {
             break;
         }
+        next += frame.records;
         frames.push(frame);
         at += bytes;
     }

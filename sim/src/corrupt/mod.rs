@@ -10,7 +10,8 @@
 //! | the last frame, for which nothing vouches                   | the residual: the log can't    |
 //! |                                                             | tell it from a torn write      |
 //! | no acknowledged frame; beyond the end, no further than a    | served whole                   |
-//! | torn write reaches; a spare                                 |                                |
+//! | torn write reaches; a spare; one of two snapshots; a frame  |                                |
+//! | that ends before the newest does                            |                                |
 //! | anything else (CONTROL, a segment's header, a file's        | refused or served whole        |
 //! | length, far beyond the end)                                 |                                |
 //!
@@ -32,9 +33,9 @@ use layout::{BLOCK, FRAME_HEADER, SegmentAt, segments};
 use mutate::{CONTROL, Mutation, Sources, mutations};
 
 /// Logs that end in every way a log can end.
-const WORKLOADS: [&str; 18] = [
-    "s", "sb", "sbsi", "ssss", "bsi", "sisi", "sbc", "src", "rs", "rsb", "rsbi", "sosos", "kosb",
-    "ppsbs", "broc", "rosi", "orbss", "sibs",
+const WORKLOADS: [&str; 21] = [
+    "s", "sb", "sbsi", "nnrs", "ssss", "bsi", "sisi", "sbc", "src", "rs", "rsb", "rsbi", "sosos",
+    "kosb", "ppsbs", "broc", "rosi", "orbss", "sibs", "nns", "nnrbi",
 ];
 
 /// Runs the campaign.
@@ -51,6 +52,8 @@ struct Base {
     image: Image,
     truth: Truth,
     segments: Vec<SegmentAt>,
+    /// Segments that end before the newest snapshot does: a start reads no frame of theirs.
+    covered: usize,
     /// A clean end in CONTROL vouches for the whole log.
     clean: bool,
 }
@@ -73,7 +76,12 @@ impl Base {
         let half = Cut::Power { new: 0x5555 << 1, garbage: 0, names: u128::MAX };
         let image = if torn { half.of(&point.image) } else { Cut::ALL_SURVIVES.of(&point.image) };
         let segments = segments(&image, truth.acked);
-        Ok(Some(Self { image, truth, segments, clean: word.ends_with('c') }))
+        let newest = image.paths().into_iter().rfind(|path| path.starts_with("snap/snap-"));
+        let digits = newest.as_deref().and_then(|path| path.get(10..26)).unwrap_or_default();
+        let snapshot = u64::from_str_radix(digits, 16).unwrap_or(0);
+        let after = segments.iter().skip(1);
+        let covered = after.take_while(|next| next.before < snapshot).count();
+        Ok(Some(Self { image, truth, segments, covered, clean: word.ends_with('c') }))
     }
 }
 
@@ -147,7 +155,7 @@ fn expected(
     changed: Option<&[u8]>,
 ) -> Option<Expected> {
     let path = mutation.path();
-    if path.starts_with("wal/spare-") {
+    if path.starts_with("wal/spare-") || path.starts_with("snap/") {
         return Some(Expected::Served);
     }
     let found = base.segments.iter().position(|segment| segment.path == path);
@@ -180,6 +188,9 @@ fn expected(
         if forged && !base.clean && !segment.sealed && at + 2 >= segment.frames.len() {
             return None;
         }
+    }
+    if index < base.covered {
+        return Some(Expected::Served);
     }
     if segment.sealed {
         return Some(if damaged.is_some() { Expected::Refused } else { Expected::Served });

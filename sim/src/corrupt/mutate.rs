@@ -114,6 +114,20 @@ pub fn mutations(
         whole(&segment.path, segment.content.len(), samples / 8, random, &mut all);
     }
     control(image, samples, random, &mut all);
+    for path in image.paths().into_iter().filter(|path| path.starts_with("snap/")) {
+        let content = image.content(&path).unwrap_or_default();
+        for block in 0..content.len() / BLOCK {
+            // Every header and every item, and some of the padding.
+            let first = block * BLOCK * 8;
+            let flip = |bit: usize| Mutation::Flip { path: path.clone(), bit };
+            all.extend((first..first + 128 * 8).map(flip));
+            all.extend((0..samples / 8).map(|_| flip(first + random.index(BLOCK * 8))));
+            all.push(Mutation::Unreadable { path: path.clone(), block });
+            let bytes = vec![0; BLOCK];
+            all.push(Mutation::Overwrite { path: path.clone(), at: block * BLOCK, bytes });
+        }
+        whole(&path, content.len(), samples / 8, random, &mut all);
+    }
     for path in image.paths().into_iter().filter(|path| path.starts_with("wal/spare-")) {
         for _ in 0..samples / 8 {
             all.push(Mutation::Flip { path: path.clone(), bit: random.index(8 * 12 * BLOCK) });

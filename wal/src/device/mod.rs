@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::limits::BLOCK_BYTES;
+use crate::planted::{self, Bug};
 
 mod direct;
 pub(crate) mod posix;
@@ -84,6 +85,8 @@ pub trait Device: Send + Sync {
     fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>>;
     /// Renames, replacing what has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Gives a file a second name, which must be free.
+    fn link(&self, from: &str, to: &str) -> io::Result<()>;
     /// Makes names created, renamed or removed in the directory durable.
     fn sync_dir(&self, path: &str) -> io::Result<()>;
     /// The entries of a directory, by name; `NotFound` where it does not exist.
@@ -112,6 +115,7 @@ pub(crate) fn write_full(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> 
     while !bytes.is_empty() {
         match file.write_at(bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(_) if planted::has(Bug::ShortWriteTakenForWhole) => break,
             Ok(written) => {
                 bytes = &bytes[written..];
                 offset += written as u64;

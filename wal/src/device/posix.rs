@@ -156,6 +156,10 @@ impl Device for PosixDevice {
         fs::rename(self.path(from), self.path(to))
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::hard_link(self.path(from), self.path(to))
+    }
+
     fn sync_dir(&self, path: &str) -> io::Result<()> {
         fs::File::open(self.path(path))?.sync_all()
     }

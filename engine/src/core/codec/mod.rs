@@ -40,7 +40,9 @@
 //! what the writer writes: every bound is checked by one and the same function on both sides.
 
 mod fields;
+pub mod images;
 mod reader;
+mod state_fields;
 mod texts;
 mod writer;
 

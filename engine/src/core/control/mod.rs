@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 pub use self::table::{ControlTable, Setting};
 
 use super::digest::Hash;
-use super::event::{Body, Event};
+use super::event::{Body, Event, ShardMarks};
 
 /// How far a sink has delivered.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -125,6 +125,21 @@ impl Control {
         Ok(())
     }
 
+    /// The state of a snapshot to be filled, after the record `seq`.
+    pub(super) fn after(seq: u64) -> Self {
+        Self { applied_seq: seq, ..Self::default() }
+    }
+
+    /// Takes a control over from a snapshot.
+    pub(super) fn restore_setting(&mut self, key: &str, value: &[u8], expires_ms: u64) {
+        self.table.set(key, value, expires_ms);
+    }
+
+    /// Takes a sink's marks over from a snapshot.
+    pub(super) fn restore_sink(&mut self, name: &str, lsn: u64, shards: ShardMarks<'_>) {
+        self.sinks.insert(name.into(), Sink { lsn, shards: shards.iter().collect() });
+    }
+
     /// The digest of this state.
     pub fn digest(&self) -> u128 {
         let mut hash = Hash::of("control");
@@ -143,7 +158,7 @@ impl Control {
 
 #[cfg(test)]
 mod tests {
-    use super::super::event::{Actor, ShardMarks};
+    use super::super::event::Actor;
     use super::*;
 
     #[test]

@@ -1,4 +1,4 @@
-//! `sluice check`: every sale recomputed from the log alone.
+//! `sluice check`: every sale recomputed from snapshot and log alone.
 //!
 //! Reads only. Beside a running server it stops at the last offset that a later frame promises
 //! as synced, so that what it reports can't be taken back by a crash.
@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use engine::{ActivityReport, VerifyReport};
+
+use super::progress::Spinner;
 
 /// Damage was found: in the log, or in the sums.
 pub(super) const EXIT_DAMAGE: u8 = 1;
@@ -33,7 +35,10 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn verify(data_dir: &Path) -> u8 {
-    match engine::verify(data_dir) {
+    let spinner = Spinner::start("reading the log");
+    let verified = engine::verify(data_dir);
+    drop(spinner);
+    match verified {
         Ok(report) => {
             show(&Table(&report));
             for problem in &report.problems {
@@ -91,6 +96,9 @@ impl fmt::Display for Table<'_> {
             writeln!(f, "{line}")?;
         }
         writeln!(f, "last LSN: {}", report.last_lsn)?;
+        if let Some(lsn) = report.snapshot_lsn {
+            writeln!(f, "replayed on the snapshot of LSN {lsn}: what came before was given back")?;
+        }
         match &report.torn_tail {
             Some(tail) => writeln!(
                 f,

@@ -17,7 +17,7 @@ type Fields = Map<String, Value>;
 
 /// The line of `entry`. A record whose body this version can't read is shown with the reason and
 /// its bytes: a dump is where one looks when something is wrong.
-pub(super) fn line(entry: &Entry) -> Value {
+pub(in crate::cli) fn line(entry: &Entry) -> Value {
     let mut fields = Fields::new();
     entry.lsn.0.show("lsn", &mut fields);
     entry.epoch.0.show("epoch", &mut fields);

@@ -3,7 +3,7 @@
 //! Reads only, works beside a running server, and never shows a record that a crash could still
 //! take back. [`mod@line`] turns one record into its line.
 
-mod line;
+pub(super) mod line;
 
 use std::io::{self, BufWriter, ErrorKind, StdoutLock, Write as _};
 use std::path::PathBuf;

@@ -16,6 +16,7 @@ pub enum Op {
     Write,
     Sync,
     Rename,
+    Link,
     SyncDir,
     List,
     Remove,

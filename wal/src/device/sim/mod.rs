@@ -128,7 +128,7 @@ impl SimDevice {
         (state.ops, state.faults_hit)
     }
 
-    /// Lets files be created within `bytes` bytes more, or without bound.
+    /// Lets files be created and grow within `bytes` bytes more, or without bound.
     pub fn set_free_bytes(&self, bytes: Option<u64>) {
         self.shared.state().free_bytes = bytes;
     }
@@ -163,9 +163,16 @@ impl File for SimFile {
             }
             _ => bytes.len(),
         };
+        let free_bytes = state.free_bytes;
         let file = file_of(&mut state.image, self.file)?;
+        let grown = (offset + written as u64).saturating_sub(file.cached.len());
+        let left = match free_bytes {
+            Some(free) if free < grown => return Err(io::ErrorKind::StorageFull.into()),
+            left => left.map(|free| free - grown),
+        };
         let dirty = file.cached.write(&bytes[..written], offset, &file.durable);
         file.dirty.extend(dirty);
+        state.free_bytes = left;
         error.map_or(Ok(written), Err)
     }
 
@@ -190,6 +197,7 @@ impl File for SimFile {
                 for sector in std::mem::take(&mut file.dirty) {
                     file.durable.copy_sector(&file.cached, sector);
                 }
+                file.durable.extend(file.cached.len());
                 Ok(())
             }
             Err(error) => {
@@ -265,6 +273,16 @@ impl Device for SimDevice {
         error.map_or(Ok(()), Err)
     }
 
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        let (mut state, error) = self.shared.begin_leaving_traces(Op::Link)?;
+        let image = &mut state.image;
+        let file = *image.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        let op = NameOp::Create { name: to.to_owned(), file };
+        op.apply(&mut image.names);
+        image.pending_names.push(op);
+        error.map_or(Ok(()), Err)
+    }
+
     fn sync_dir(&self, path: &str) -> io::Result<()> {
         let mut state = self.shared.begin(Op::SyncDir)?;
         let image = &mut state.image;
@@ -301,10 +319,12 @@ impl Device for SimDevice {
     fn remove(&self, path: &str) -> io::Result<()> {
         let mut state = self.shared.begin(Op::Remove)?;
         let image = &mut state.image;
-        if image.names.remove(path).is_none() {
+        let Some(file) = image.names.remove(path) else {
             return Err(io::ErrorKind::NotFound.into());
-        }
+        };
         image.pending_names.push(NameOp::Remove { name: path.to_owned() });
+        let bytes = image.files.get(&file).map_or(0, |file| file.cached.len());
+        state.free_bytes = state.free_bytes.map(|free| free + bytes);
         Ok(())
     }
 

@@ -54,6 +54,11 @@ impl Pages {
         bytes
     }
 
+    /// Grows to `bytes`, with zeros.
+    pub(super) fn extend(&mut self, bytes: u64) {
+        self.bytes = self.bytes.max(bytes);
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.bytes
     }

@@ -1,0 +1,323 @@
+//! From images back to state.
+
+use super::Image;
+use crate::core::activity::{Activity, Flags};
+use crate::core::command::ActivityFigures;
+use crate::core::control::Control;
+use crate::core::digest::digest;
+use crate::core::event::Status;
+use crate::core::ids::{ActivityId, Position};
+use crate::core::reservation::Slot;
+use crate::core::shard::{Place, Shard, ShardSeed, Tombstone};
+use crate::core::side::{
+    Adopted, DeadLetter, OpenRefund, Operation, OperationKind, Payment, Refund, Refunds,
+};
+
+/// Why images are not the state of a shard. Their checksums held: the program that wrote them, or
+/// this one, has a fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// It stands where no such image can stand.
+    #[error("an item of kind {kind} of a snapshot is out of place")]
+    OutOfPlace {
+        /// The image's kind.
+        kind: u8,
+    },
+    /// Its activity is there already.
+    #[error("activity {0} is twice in a snapshot")]
+    Repeated(ActivityId),
+    /// The state is not the one that was written (W14).
+    #[error("the state in a snapshot is not the one that was written: its digest differs")]
+    Digest,
+}
+
+/// Loads one shard.
+#[derive(Debug)]
+pub struct ShardLoader {
+    shard: Shard,
+    current: Option<(ActivityId, Place)>,
+}
+
+impl ShardLoader {
+    /// A loader of the shard's state after its record `seq`.
+    pub fn new(seed: ShardSeed, seq: u64) -> Self {
+        let mut shard = Shard::new(seed);
+        shard.applied_seq = seq;
+        Self { shard, current: None }
+    }
+
+    /// Takes the next image.
+    ///
+    /// # Errors
+    /// [`LoadError`]; the shard is of no use any more.
+    pub fn take(&mut self, image: &Image<'_>) -> Result<(), LoadError> {
+        let out_of_place = LoadError::OutOfPlace { kind: super::image_kind(image) };
+        match *image {
+            Image::Activity { activity, .. } => {
+                self.end_activity()?;
+                let begun = Box::new(self.begin(image).ok_or(out_of_place)?);
+                self.current = Some((activity, Place::Live(begun)));
+                Ok(())
+            }
+            Image::Archived { activity, ordinal, end_ms } => {
+                self.end_activity()?;
+                let tombstone = Tombstone { ordinal, end_ms, refunds: Refunds::new() };
+                self.current = Some((activity, Place::Archived(tombstone)));
+                Ok(())
+            }
+            Image::OpenRefund { reservation, refund_no, .. } => {
+                self.end_activity()?;
+                let refund = open_refund(image).ok_or(out_of_place)?;
+                self.shard.open_refunds.insert((reservation, refund_no.into()), refund);
+                Ok(())
+            }
+            _ => match self.current.as_mut().ok_or(out_of_place)? {
+                (id, Place::Live(activity)) => fill(*id, activity, image),
+                (_, Place::Archived(tombstone)) => refund(&mut tombstone.refunds, image),
+            }
+            .ok_or(out_of_place),
+        }
+    }
+
+    /// The shard, whose digest must be `expected`.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn finish(mut self, expected: u128) -> Result<Shard, LoadError> {
+        self.end_activity()?;
+        let due = self.shard.activities().filter_map(|(_, activity)| activity.next_due_ms(0)).min();
+        self.shard.due_ms_min = due.unwrap_or(u64::MAX);
+        if digest(&self.shard) != expected {
+            return Err(LoadError::Digest);
+        }
+        Ok(self.shard)
+    }
+
+    fn begin(&self, image: &Image<'_>) -> Option<Activity> {
+        let Image::Activity {
+            ordinal,
+            version,
+            figures,
+            total,
+            sold_before,
+            on_sale,
+            paused,
+            drained,
+            schedule_over,
+            unpaid_from,
+            definition,
+            ..
+        } = *image
+        else {
+            return None;
+        };
+        let (seq, tables) = (self.shard.applied_seq, self.shard.seed.tables());
+        let flags = Flags { on_sale, paused, drained };
+        let mut activity =
+            Activity::new(ordinal, version, figures, flags, &definition, seq, tables);
+        activity.total = total;
+        activity.sold_before = sold_before;
+        activity.schedule_over = schedule_over;
+        activity.unpaid_from = usize::try_from(unpaid_from).ok()?;
+        Some(activity)
+    }
+
+    fn end_activity(&mut self) -> Result<(), LoadError> {
+        match self.current.take() {
+            Some((id, place)) => self.place(id, place),
+            None => Ok(()),
+        }
+    }
+
+    fn place(&mut self, id: ActivityId, place: Place) -> Result<(), LoadError> {
+        match self.shard.places.insert(id, place) {
+            None => Ok(()),
+            Some(_) => Err(LoadError::Repeated(id)),
+        }
+    }
+}
+
+/// Adds an image to its activity; `None` where it does not fit.
+fn fill(id: ActivityId, activity: &mut Activity, image: &Image<'_>) -> Option<()> {
+    match *image {
+        Image::Reservation { .. } => reservation(activity, image)?,
+        Image::Adopted { .. } => adopted(activity, image)?,
+        Image::User { user, held } => activity.users.set_held(user, held),
+        Image::Payment { reservation, payment_no } => {
+            activity.payments.insert(reservation, payment_no.into());
+        }
+        Image::Operation { op, decrease, quantity, version, figures } => {
+            let kind = if decrease { OperationKind::Decrease } else { OperationKind::Restock };
+            let answer = ActivityFigures { activity: id, version, figures };
+            activity.operations.insert(op.into(), Operation { kind, quantity, answer });
+        }
+        Image::Refund { .. } => refund(&mut activity.refunds, image)?,
+        Image::DeadLetter { reservation, state, opened_ms, note } => {
+            let letter = DeadLetter { state, note: note.into(), opened_ms };
+            activity.dead_letters.insert(reservation, letter);
+        }
+        Image::Opening {
+            reservation,
+            attempt,
+            channel,
+            amount,
+            expires_ms,
+            status,
+            transaction,
+        } => {
+            let (channel, transaction) = (channel.into(), transaction.into());
+            let payment = Payment { attempt, channel, amount, expires_ms, status, transaction };
+            activity.openings.entry(reservation).or_default().push(payment);
+        }
+        Image::Receipt { receipt, reservation } => {
+            activity.receipts.insert(receipt, reservation);
+        }
+        _ => return None,
+    }
+    Some(())
+}
+
+fn refund(refunds: &mut Refunds, image: &Image<'_>) -> Option<()> {
+    let Image::Refund { reservation, refund_no, scope, restock, free_limit, status } = *image
+    else {
+        return None;
+    };
+    let refund = Refund { scope, restock, free_limit, status };
+    refunds.insert((reservation, refund_no.into()), refund);
+    Some(())
+}
+
+fn open_refund(image: &Image<'_>) -> Option<OpenRefund> {
+    let Image::OpenRefund {
+        activity,
+        user,
+        scope,
+        restock,
+        free_limit,
+        channel,
+        payment_no,
+        transaction,
+        amount,
+        requested_ms,
+        shard_seq,
+        ..
+    } = *image
+    else {
+        return None;
+    };
+    Some(OpenRefund {
+        activity,
+        user,
+        scope,
+        restock,
+        free_limit,
+        channel: channel.into(),
+        payment_no: payment_no.into(),
+        transaction: transaction.into(),
+        amount,
+        requested_ms,
+        shard_seq,
+    })
+}
+
+/// The next reservation by position. What its user holds comes with the user's own image.
+fn reservation(activity: &mut Activity, image: &Image<'_>) -> Option<()> {
+    let Image::Reservation { reservation, .. } = *image else { return None };
+    let position = activity.own_position(reservation)?;
+    let next = Position::after(activity.slots.len()) == Some(position);
+    if !next || !activity.adopted.is_empty() {
+        return None;
+    }
+    let slot = slot(image)?;
+    let (slots, ordinal) = (&activity.slots, activity.ordinal);
+    let known = activity.users.look_up(slot.user(), slot.request_hash(), slots, ordinal);
+    let slot = activity.users.accept(known.place, slot, 0, position, slots, ordinal);
+    activity.slots.push(slot);
+    Some(())
+}
+
+fn adopted(activity: &mut Activity, image: &Image<'_>) -> Option<()> {
+    let Image::Adopted { reservation: id, old_id, order_no, .. } = *image else { return None };
+    let slot = slot(image)?;
+    activity.users.adopt(&slot, 0, id, &activity.slots, activity.ordinal);
+    if slot.status() == Status::Reserved {
+        activity.adopted_unpaid.insert((slot.created_ms(), id));
+    }
+    let before = activity.adopted.insert(id, Adopted { slot, old_id, order_no: order_no.into() });
+    before.is_none().then_some(())
+}
+
+fn slot(image: &Image<'_>) -> Option<Slot> {
+    let (Image::Reservation {
+        user,
+        quantity,
+        status,
+        attempts,
+        created_ms,
+        updated_ms,
+        shard_seq,
+        request_hash,
+        ..
+    }
+    | Image::Adopted {
+        user,
+        quantity,
+        status,
+        attempts,
+        created_ms,
+        updated_ms,
+        shard_seq,
+        request_hash,
+        ..
+    }) = *image
+    else {
+        return None;
+    };
+    let mut slot = Slot::new(user, quantity, request_hash, created_ms, shard_seq);
+    slot.set_status(status, updated_ms);
+    slot.set_attempts(attempts);
+    Some(slot)
+}
+
+/// Loads the control lane.
+#[derive(Debug)]
+pub struct ControlLoader {
+    control: Control,
+    last_ms: u64,
+}
+
+impl ControlLoader {
+    /// A loader of the control state after its record `seq`.
+    pub fn new(seq: u64) -> Self {
+        Self { control: Control::after(seq), last_ms: 0 }
+    }
+
+    /// Takes the next image.
+    ///
+    /// # Errors
+    /// [`LoadError`]; the state is of no use any more.
+    pub fn take(&mut self, image: &Image<'_>) -> Result<(), LoadError> {
+        match *image {
+            Image::Control { key, value, expires_ms } => {
+                self.control.restore_setting(key, value, expires_ms);
+            }
+            Image::Sink { sink, lsn, shards } => self.control.restore_sink(sink, lsn, shards),
+            Image::LastDecision { at_ms } => self.last_ms = at_ms,
+            _ => return Err(LoadError::OutOfPlace { kind: super::image_kind(image) }),
+        }
+        Ok(())
+    }
+
+    /// The control state, whose digest must be `expected`, and the time of the last decision.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn finish(self, expected: u128) -> Result<(Control, u64), LoadError> {
+        if self.control.digest() == expected {
+            Ok((self.control, self.last_ms))
+        } else {
+            Err(LoadError::Digest)
+        }
+    }
+}

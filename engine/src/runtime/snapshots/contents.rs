@@ -1,0 +1,113 @@
+//! A snapshot's content for those who must be filled anew: a new, empty database, a mirror that
+//! the log has passed by.
+
+use std::path::Path;
+
+use wal::{Epoch, LogUuid, Lsn, SnapshotReader};
+
+use super::super::engine::Engine;
+use super::SnapshotLoadError;
+use crate::core::snapshot::{Image, decode_image};
+
+/// All state after one record, image by image, in bounded memory.
+///
+/// # How to fill a store from it
+///
+/// 1. Register the sink ([`Engine::register_sink`]): the log is kept from now on.
+/// 2. Take the images, and note the snapshot's [`lsn`](Self::lsn) and [`chain`](Self::chain) as the
+///    sink's cursor once all are in the store. An activity's images follow its `Activity`.
+/// 3. Read the log from that LSN on, as ever.
+///
+/// The content is whole only after [`next`](Self::next) has said `None`: damage is found where it
+/// stands, so a store that shows what it was given so far shows it as unfinished. It reads on
+/// though the engine makes later snapshots meanwhile.
+pub struct SnapshotContents {
+    reader: SnapshotReader,
+    log_uuid: LogUuid,
+    /// The items of the piece that was read last: their kinds, versions and bytes.
+    piece: Vec<u8>,
+    at: usize,
+    shard: u16,
+}
+
+impl SnapshotContents {
+    fn new(reader: SnapshotReader, log_uuid: LogUuid) -> Self {
+        Self { reader, log_uuid, piece: Vec::new(), at: 0, shard: 0 }
+    }
+
+    /// The last record whose effect is in it.
+    pub fn lsn(&self) -> Lsn {
+        self.reader.lsn()
+    }
+
+    /// The chain of the frame that ends there.
+    pub fn chain(&self) -> u32 {
+        self.reader.chain()
+    }
+
+    /// The log.
+    pub fn log_uuid(&self) -> LogUuid {
+        self.log_uuid
+    }
+
+    /// The incarnation that wrote it.
+    pub fn epoch(&self) -> Epoch {
+        self.reader.epoch()
+    }
+
+    /// When it was made, Unix milliseconds.
+    pub fn created_unix_ms(&self) -> u64 {
+        self.reader.created_unix_ms()
+    }
+
+    /// The next image with the shard it is of ([`wal::CONTROL_SHARD`] for what belongs to no
+    /// activity), or `None` after the last.
+    ///
+    /// # Errors
+    /// [`SnapshotLoadError`] where the snapshot is damaged or of a newer version.
+    #[expect(clippy::should_implement_trait, reason = "an image borrows from the reader")]
+    pub fn next(&mut self) -> Result<Option<(u16, Image<'_>)>, SnapshotLoadError> {
+        while self.at >= self.piece.len() {
+            let Some(piece) = self.reader.next_piece()? else { return Ok(None) };
+            self.piece.clear();
+            for item in piece.items() {
+                let length = u16::try_from(item.body.len()).unwrap_or(u16::MAX).to_le_bytes();
+                self.piece.extend_from_slice(&length);
+                self.piece.extend_from_slice(&[item.kind, item.kind_version]);
+                self.piece.extend_from_slice(item.body);
+            }
+            (self.at, self.shard) = (0, piece.lane.shard);
+        }
+        let rest = self.piece.get(self.at..).unwrap_or_default();
+        let Some(([low, high, kind, version], rest)) = rest.split_first_chunk::<4>() else {
+            return Ok(None);
+        };
+        let bytes = usize::from(u16::from_le_bytes([*low, *high]));
+        self.at += 4 + bytes;
+        let body = rest.get(..bytes).unwrap_or_default();
+        Ok(Some((self.shard, decode_image(*kind, *version, body)?)))
+    }
+}
+
+impl Engine {
+    /// The content of the newest snapshot; `None` where none was made yet: then the log is whole.
+    ///
+    /// # Errors
+    /// [`SnapshotLoadError`] where it can't be opened.
+    pub fn snapshot_contents(&self) -> Result<Option<SnapshotContents>, SnapshotLoadError> {
+        let reader = self.inner.log.read_snapshot()?;
+        Ok(reader.map(|reader| SnapshotContents::new(reader, self.identity().uuid)))
+    }
+}
+
+/// The content of the newest whole snapshot in `data_dir`, whether a server runs beside or not;
+/// `None` where there is none.
+///
+/// # Errors
+/// [`OpenError`](crate::OpenError) where there is no log, or it can't be read.
+pub fn snapshot_contents(data_dir: &Path) -> Result<Option<SnapshotContents>, crate::OpenError> {
+    let device = wal::PosixDevice::new(data_dir);
+    let inspecting = wal::Inspecting::begin(&device)?;
+    let uuid = inspecting.uuid();
+    Ok(inspecting.newest_snapshot().map(|reader| SnapshotContents::new(reader, uuid)))
+}

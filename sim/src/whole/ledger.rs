@@ -1,0 +1,239 @@
+//! What the log says has happened, added up by other means than the engine's.
+//!
+//! It reads the log as far as it is durable, from where it stopped. After a crash it must find its
+//! place again: a log that lost what was durable, or has another history, does not hold it.
+
+use std::collections::BTreeMap;
+
+use engine::core::codec;
+use engine::core::event::{Body, DeadLetterResolution, Figures, Pool, RestoreReason};
+use engine::core::ids::{ActivityId, ReservationId, UserId};
+use wal::{Lsn, Reader};
+
+/// Where a reservation is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Life {
+    /// Accepted, unpaid.
+    Reserved,
+    /// Paid.
+    Paid,
+    /// Its refund is asked for.
+    Refunding,
+    /// Its money went back.
+    Refunded,
+    /// Given back.
+    RolledBack(RestoreReason),
+}
+
+/// A reservation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Entry {
+    /// Its activity.
+    pub(super) activity: ActivityId,
+    /// Its buyer.
+    pub(super) user: UserId,
+    /// Its units.
+    pub(super) quantity: u32,
+    /// The client's id.
+    pub(super) request_id: String,
+    /// Where it is.
+    pub(super) life: Life,
+    /// Whether it is a dead letter that nobody has resolved.
+    pub(super) is_dead_letter: bool,
+    /// Whether its last refund takes the units out of `sold`.
+    restock: bool,
+}
+
+/// The request that a reservation answers.
+pub(super) type Request = (UserId, ActivityId, String);
+
+/// All of it.
+#[derive(Default)]
+pub(super) struct Ledger {
+    /// Reservations.
+    pub(super) reservations: BTreeMap<ReservationId, Entry>,
+    /// Units of the activities.
+    pub(super) activities: BTreeMap<ActivityId, Figures>,
+    /// What each request led to.
+    pub(super) requests: BTreeMap<Request, ReservationId>,
+    /// Units given back, each give-back once.
+    pub(super) give_backs: u64,
+    at: Lsn,
+    chain: u32,
+}
+
+impl Ledger {
+    /// Reads on, as far as `reader` goes.
+    ///
+    /// # Errors
+    /// What cannot be true.
+    pub(super) fn read(&mut self, mut reader: Reader) -> Result<(), String> {
+        let chain = reader.seek(self.at).map_err(|error| {
+            format!("O2: what was durable up to LSN {} is gone: {error}", self.at)
+        })?;
+        if chain != self.chain {
+            return Err(format!("O3: the history up to LSN {} is another one", self.at));
+        }
+        while let Some(frame) = reader.next_frame().map_err(|error| format!("reader: {error}"))? {
+            for record in frame.records() {
+                let record = record.map_err(|error| format!("reader: {error}"))?;
+                let event = codec::decode(record.kind, record.kind_version, record.body)
+                    .map_err(|error| format!("LSN {}: {error}", record.lsn))?;
+                self.take(&event.body).map_err(|what| format!("LSN {}: {what}", record.lsn))?;
+            }
+            if frame.first_lsn <= frame.last_lsn {
+                (self.at, self.chain) = (frame.last_lsn, frame.chain);
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, body: &Body<'_>) -> Result<(), String> {
+        match *body {
+            Body::ActivityCreated { activity, total, .. } => {
+                let figures = Figures { available: total, ..Figures::default() };
+                let before = self.activities.insert(activity, figures);
+                before.map_or(Ok(()), |_| Err(format!("activity {activity} is made twice")))
+            }
+            Body::ActivityEdited { activity, figures, .. }
+            | Body::Restocked { activity, figures, .. }
+            | Body::Decreased { activity, figures, .. } => self.set(activity, figures),
+            Body::Reserved {
+                activity, reservation, user, quantity, figures, request_id, ..
+            } => {
+                self.shift(activity, Pool::Available, Pool::Locked, quantity, figures)?;
+                self.reserve(activity, reservation, user, quantity, request_id)
+            }
+            Body::Confirmed { activity, reservation, quantity, figures, .. } => {
+                self.shift(activity, Pool::Locked, Pool::Sold, quantity, figures)?;
+                self.go(reservation, &[Life::Reserved], Life::Paid)
+            }
+            Body::Reinstated { activity, reservation, quantity, figures, .. } => {
+                self.shift(activity, Pool::Available, Pool::Sold, quantity, figures)?;
+                let entry = self.entry(reservation)?;
+                match entry.life {
+                    Life::RolledBack(_) => entry.life = Life::Paid,
+                    life => return Err(format!("{reservation} is reinstated from {life:?}")),
+                }
+                Ok(())
+            }
+            Body::Restored { activity, reservation, quantity, figures, reason, .. } => {
+                self.shift(activity, Pool::Locked, Pool::Available, quantity, figures)?;
+                self.give_backs += 1;
+                self.go(reservation, &[Life::Reserved], Life::RolledBack(reason))
+            }
+            Body::RefundRequested { reservation, restock, .. } => {
+                let entry = self.entry(reservation)?;
+                // A payment that paid nothing is refunded as well: its order does not change.
+                if entry.life == Life::Paid {
+                    (entry.life, entry.restock) = (Life::Refunding, restock);
+                }
+                Ok(())
+            }
+            Body::RefundSettled { activity, reservation, figures, .. } => {
+                self.settle(activity, reservation, figures)
+            }
+            Body::RefundFailed { reservation, .. } => {
+                let entry = self.entry(reservation)?;
+                if entry.life == Life::Refunding {
+                    entry.life = Life::Paid;
+                }
+                Ok(())
+            }
+            Body::DeadLettered { reservation, .. } => {
+                self.entry(reservation)?.is_dead_letter = true;
+                Ok(())
+            }
+            Body::DeadLetterResolved { reservation, resolution, .. } => {
+                let _: DeadLetterResolution = resolution;
+                self.entry(reservation)?.is_dead_letter = false;
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn reserve(
+        &mut self,
+        activity: ActivityId,
+        reservation: ReservationId,
+        user: UserId,
+        quantity: u32,
+        request_id: &str,
+    ) -> Result<(), String> {
+        let request = (user, activity, request_id.to_owned());
+        if let Some(first) = self.requests.insert(request, reservation) {
+            return Err(format!("the request of {reservation} made {first} before"));
+        }
+        let entry = Entry {
+            activity,
+            user,
+            quantity,
+            request_id: request_id.to_owned(),
+            life: Life::Reserved,
+            is_dead_letter: false,
+            restock: false,
+        };
+        let before = self.reservations.insert(reservation, entry);
+        before.map_or(Ok(()), |_| Err(format!("{reservation} is accepted twice")))
+    }
+
+    fn settle(
+        &mut self,
+        activity: ActivityId,
+        reservation: ReservationId,
+        figures: Figures,
+    ) -> Result<(), String> {
+        let entry = self.entry(reservation)?;
+        if entry.life != Life::Refunding {
+            return Ok(());
+        }
+        entry.life = Life::Refunded;
+        let (restock, quantity) = (entry.restock, entry.quantity);
+        match restock {
+            true => self.shift(activity, Pool::Sold, Pool::Available, quantity, figures),
+            false => self.shift(activity, Pool::Sold, Pool::Sold, quantity, figures),
+        }
+    }
+
+    fn entry(&mut self, id: ReservationId) -> Result<&mut Entry, String> {
+        self.reservations.get_mut(&id).ok_or_else(|| format!("O4: {id} was never accepted"))
+    }
+
+    fn go(&mut self, id: ReservationId, from: &[Life], to: Life) -> Result<(), String> {
+        let entry = self.entry(id)?;
+        if !from.contains(&entry.life) {
+            return Err(format!("{id} goes from {:?} to {to:?}", entry.life));
+        }
+        entry.life = to;
+        Ok(())
+    }
+
+    fn set(&mut self, activity: ActivityId, figures: Figures) -> Result<(), String> {
+        let known = self.activities.get_mut(&activity);
+        let known = known.ok_or_else(|| format!("activity {activity} was never made"))?;
+        if (known.locked, known.sold) != (figures.locked, figures.sold) {
+            return Err(format!("O1: {activity} goes from {known:?} to {figures:?}"));
+        }
+        *known = figures;
+        Ok(())
+    }
+
+    fn shift(
+        &mut self,
+        activity: ActivityId,
+        from: Pool,
+        to: Pool,
+        quantity: u32,
+        figures: Figures,
+    ) -> Result<(), String> {
+        let known = self.activities.get_mut(&activity);
+        let known = known.ok_or_else(|| format!("activity {activity} was never made"))?;
+        let following = known.moved(from, to, quantity);
+        if following != Some(figures) {
+            return Err(format!("O1: {activity} is {figures:?}, not {following:?}"));
+        }
+        *known = figures;
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! H5: the whole system in one thread. The engine on the simulated disk, the real projection over
+//! a database in memory, shoppers who repeat themselves, and everything that can befall them.
+//!
+//! One seed is one run of some hundred steps, with fault rates of its own. The power is cut at any
+//! operation of the disk; the database refuses, loses the answer of a COMMIT, goes away, and comes
+//! back as an older self. In the end the faults stop, everything must meet within a bounded number
+//! of steps (O11), and four books that were kept apart must agree:
+//!
+//! | book | what must hold |
+//! |---|---|
+//! | what clients were told | every accepted purchase is in the log, under the id that was told |
+//! | the [`ledger`] of the log | units add up at every record, each request at most one reservation |
+//! | the engine | its state is the ledger's, and that of the same log opened anew |
+//! | SQL | every reservation one order or one dead letter, units and flows as in the ledger |
+
+mod ledger;
+mod meet;
+pub mod planted;
+mod shop;
+mod shoppers;
+mod sql;
+
+use self::planted::Bug;
+use self::shop::{Shop, Stop};
+use self::shoppers::{Rates, step};
+use crate::fates::Random;
+use crate::report::{self, Report, Settings};
+
+/// Steps of a run.
+const STEPS: u64 = 120;
+
+/// Runs of a part, so that workers share them evenly.
+const RUNS_PER_PART: u64 = 50;
+
+/// Where the simulated clock starts: 2026-11-29T00:00:00Z.
+const START_MS: u64 = 1_795_910_400_000;
+
+/// Runs the campaign.
+pub fn run(settings: Settings, bug: Option<Bug>) -> Report {
+    let runs: u64 = settings.scale.pick(1_000, 50_000, 1_500_000);
+    let parts = usize::try_from(runs.div_ceil(RUNS_PER_PART)).unwrap_or(usize::MAX);
+    report::spread("whole", settings.bug, parts, |part, report| {
+        planted::choose(bug);
+        for index in 0..RUNS_PER_PART {
+            if bug.is_some() && report.failed > 0 {
+                break;
+            }
+            let seed = settings.seed.wrapping_add(part as u64 * RUNS_PER_PART + index);
+            one(seed, report);
+        }
+        planted::choose(None);
+    })
+}
+
+/// Runs one seed again.
+pub fn again(seed: u64, bug: Option<Bug>) -> Report {
+    let mut report = Report { name: "whole", ..Report::default() };
+    planted::choose(bug);
+    one(seed, &mut report);
+    planted::choose(None);
+    report
+}
+
+fn one(seed: u64, report: &mut Report) {
+    let mut counts = Vec::new();
+    report.run(
+        || format!("whole --seed {seed}"),
+        || match live(seed) {
+            Ok(shop) => {
+                counts = vec![
+                    ("seeds", 1),
+                    ("steps", STEPS),
+                    ("reservations", shop.ledger.reservations.len() as u64),
+                    ("give-backs", shop.ledger.give_backs),
+                    ("crashes", shop.crashes),
+                    ("sink failures", shop.failures),
+                    ("transactions", shop.sql.commits()),
+                ];
+                Ok(())
+            }
+            Err(what) => Err(what),
+        },
+    );
+    for (name, count) in counts {
+        report.add(name, count);
+    }
+}
+
+/// One run: its steps, and the meeting at the end.
+fn live(seed: u64) -> Result<Shop, String> {
+    let mut random = Random(seed);
+    let rates = Rates::draw(&mut random);
+    let mut shop = Shop::new(random.draw(), START_MS);
+    let told = |stop: Stop| match stop {
+        Stop::LogFailed => "the log failed though no operation of the disk did".to_owned(),
+        Stop::Wrong(what) => what,
+    };
+    for _ in 0..STEPS {
+        step(&mut shop, &rates).map_err(told)?;
+    }
+    meet::meet(&mut shop).map_err(told)?;
+    Ok(shop)
+}

@@ -1,0 +1,36 @@
+//! Faults of the way outward, to put the campaign itself to the test.
+
+use std::cell::Cell;
+
+/// A known fault.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bug {
+    /// The cursor moves before the transaction that it belongs to is committed.
+    CursorOutside,
+    /// A duplicate key is passed over in silence.
+    InsertIgnore,
+    /// After an unclear COMMIT the batch is taken for written.
+    UnclearIsDone,
+    /// A retried request that was not told its outcome is asked under a new id.
+    RetryUnderNewId,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: &[Self] =
+        &[Self::CursorOutside, Self::InsertIgnore, Self::UnclearIsDone, Self::RetryUnderNewId];
+}
+
+thread_local! {
+    static CHOSEN: Cell<Option<Bug>> = const { Cell::new(None) };
+}
+
+/// Switches `bug` on in this thread, and every other one off.
+pub fn choose(bug: Option<Bug>) {
+    CHOSEN.set(bug);
+}
+
+/// Whether `bug` is switched on.
+pub(super) fn is(bug: Bug) -> bool {
+    CHOSEN.get() == Some(bug)
+}

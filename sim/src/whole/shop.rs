@@ -1,0 +1,415 @@
+//! The server as one process on a simulated disk: its engine, its bridge, and what it told.
+//!
+//! Nothing runs by itself. Time passes when it is told to, a commit is made when it is asked for,
+//! and a crash can come before any operation of the disk. What a client was told is kept apart
+//! from what the log says: the one must follow from the other.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bridge::follow::{FollowError, Follower, Step};
+use bridge::host::{Failure, Host};
+use bridge::sql::sink::OrderOptions;
+use engine::core::command::Refusal;
+use engine::core::ids::{ActivityId, OrderPrefix, ReservationId};
+use engine::{Busy, Engine, EngineOptions, Pending, PublicStatus, Purchase, Refused, TimeSource};
+use wal::device::sim::{Fate, Image, SimDevice};
+use wal::{LogIdentity, LogUnavailable, Lsn};
+
+use super::ledger::{Ledger, Request};
+use super::planted::{self, Bug};
+use super::sql::SimSql;
+use crate::fates::Random;
+
+const SEGMENT_BYTES: u64 = 256 * 1024;
+
+/// A clock that stands until it is moved.
+#[derive(Default)]
+pub(super) struct SimTime(AtomicU64);
+
+impl SimTime {
+    /// A clock that shows `ms`, Unix milliseconds.
+    pub(super) fn new(ms: u64) -> Self {
+        Self(AtomicU64::new(ms))
+    }
+
+    /// Moves it on.
+    pub(super) fn advance_ms(&self, ms: u64) {
+        self.0.fetch_add(ms, Ordering::Relaxed);
+    }
+}
+
+impl TimeSource for SimTime {
+    fn wall_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn monotonic(&self) -> Duration {
+        Duration::from_millis(self.wall_ms())
+    }
+}
+
+/// The engine as its bridge sees it where nobody else commits.
+#[derive(Clone)]
+pub(super) struct SimHost(Engine);
+
+impl Host for SimHost {
+    type Source = wal::Reader;
+
+    fn identity(&self) -> LogIdentity {
+        self.0.identity()
+    }
+
+    fn source(&self) -> wal::Reader {
+        self.0.reader()
+    }
+
+    fn durable_lsn(&self) -> Lsn {
+        self.0.durable_lsn()
+    }
+
+    fn wait_durable_beyond(&self, lsn: Lsn, _: Duration) -> bool {
+        self.0.durable_lsn() > lsn
+    }
+
+    fn order_prefix(&self) -> OrderPrefix {
+        self.0.order_prefix()
+    }
+
+    fn request_hash_key(&self) -> [u8; 16] {
+        self.0.request_hash_key()
+    }
+
+    fn announced_lsn(&self, sink: &str) -> Lsn {
+        self.0.announced_lsn(sink)
+    }
+
+    fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
+        self.0.sink_advanced(sink, lsn, marks)
+    }
+
+    fn dead_letter(&self, failures: &[Failure], why: &str) -> Result<(), Busy> {
+        for failure in failures {
+            let told = self.0.dead_lettered(failure.reservation, failure.shard_seq, why)?;
+            self.0.commit().map_err(|_| Busy::LogUnavailable)?;
+            let _ = told.wait().map_err(|_| Busy::LogUnavailable)?;
+        }
+        Ok(())
+    }
+}
+
+/// A purchase whose answer is not told yet.
+pub(super) struct Asked {
+    /// What was asked.
+    pub(super) request: Request,
+    /// Units wanted.
+    pub(super) quantity: u32,
+    /// The answer.
+    pub(super) answer: Pending<Result<Purchase, Refused>>,
+}
+
+/// What clients know.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Accepted purchases, by request.
+    pub(super) accepted: BTreeMap<Request, (ReservationId, u32)>,
+    /// Requests whose outcome nobody was told.
+    pub(super) in_doubt: Vec<(Request, u32)>,
+    /// Reservations that were shown as `ordered`.
+    pub(super) ordered: Vec<ReservationId>,
+}
+
+/// What ends a run.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// The log failed: the process ends, another one starts.
+    LogFailed,
+    /// A promise is broken.
+    Wrong(String),
+}
+
+impl From<LogUnavailable> for Stop {
+    fn from(_: LogUnavailable) -> Self {
+        Self::LogFailed
+    }
+}
+
+/// The process, its disk and its database.
+pub(super) struct Shop {
+    device: SimDevice,
+    engine: Option<Engine>,
+    /// The machine's clock.
+    pub(super) time: Arc<SimTime>,
+    /// The database.
+    pub(super) sql: SimSql,
+    /// What the log says.
+    pub(super) ledger: Ledger,
+    /// What was said.
+    pub(super) told: Told,
+    asked: Vec<Asked>,
+    /// Where every choice comes from.
+    pub(super) random: Random,
+    /// Crashes, for the report.
+    pub(super) crashes: u64,
+    /// Meetings with the database that failed, for the report.
+    pub(super) failures: u64,
+}
+
+impl Shop {
+    /// A shop that has not opened yet.
+    pub(super) fn new(seed: u64, start_ms: u64) -> Self {
+        Self {
+            device: SimDevice::new(Image::empty(seed)),
+            engine: None,
+            time: Arc::new(SimTime::new(start_ms)),
+            sql: SimSql::new(seed ^ 0x51),
+            ledger: Ledger::default(),
+            told: Told::default(),
+            asked: Vec::new(),
+            random: Random(seed),
+            crashes: 0,
+            failures: 0,
+        }
+    }
+
+    /// The engine, opened where it is not.
+    ///
+    /// # Errors
+    /// Where what was durable is not what it finds.
+    pub(super) fn engine(&mut self) -> Result<Engine, Stop> {
+        if let Some(engine) = &self.engine {
+            return Ok(engine.clone());
+        }
+        let options = EngineOptions {
+            shard_count: 4,
+            segment_bytes: SEGMENT_BYTES,
+            frame_bytes_max: 64 * 1024,
+            in_flight_bytes_max: 256 * 1024,
+            threads: false,
+            on_fatal: Box::new(|_| {}),
+            time: Some(Arc::clone(&self.time) as Arc<dyn TimeSource>),
+            ..EngineOptions::new("sim")
+        };
+        let (engine, _) = Engine::open_on(Arc::new(self.device.clone()), options)
+            .map_err(|error| Stop::Wrong(format!("the engine does not open: {error}")))?;
+        self.ledger.read(engine.reader()).map_err(Stop::Wrong)?;
+        engine.serving();
+        self.engine = Some(engine.clone());
+        Ok(engine)
+    }
+
+    /// Asks for a purchase; it is told with the next commit.
+    pub(super) fn ask(&mut self, request: Request, quantity: u32) -> Result<(), Stop> {
+        let engine = self.engine()?;
+        let (user, activity, id) = &request;
+        let renamed = planted::is(Bug::RetryUnderNewId)
+            && self.told.in_doubt.iter().any(|(doubt, _)| *doubt == request);
+        let id = if renamed { format!("{id}'") } else { id.clone() };
+        let front = engine::core::event::Front::Http;
+        match engine.reserve(*activity, *user, &id, quantity, front) {
+            Ok(answer) => self.asked.push(Asked { request, quantity, answer }),
+            Err(Busy::Overloaded) => {}
+            Err(Busy::LogUnavailable) => return Err(Stop::LogFailed),
+        }
+        Ok(())
+    }
+
+    /// Makes what was decided durable and tells it; where the power is cut meanwhile, nothing is
+    /// told.
+    pub(super) fn commit(&mut self, crash_rate: u64) -> Result<(), Stop> {
+        let engine = self.engine()?;
+        let cut = self.random.below(1_000) < crash_rate;
+        let before = if cut { self.random.below(4) } else { u64::MAX };
+        let caught: Arc<Mutex<Option<Image>>> = Arc::default();
+        if cut {
+            let (caught, mut seen) = (Arc::clone(&caught), 0);
+            self.device.observe(Some(Box::new(move |_, image| {
+                if seen == before {
+                    *caught.lock().unwrap_or_else(PoisonError::into_inner) = Some(image.clone());
+                }
+                seen += 1;
+            })));
+        }
+        let committed = engine.commit();
+        self.device.observe(None);
+        let caught = caught.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(image) = caught {
+            self.crash(&image);
+            return Ok(());
+        }
+        committed?;
+        self.ledger.read(engine.reader()).map_err(Stop::Wrong)?;
+        for asked in std::mem::take(&mut self.asked) {
+            self.tell(asked)?;
+        }
+        engine.make_spare()?;
+        Ok(())
+    }
+
+    fn tell(&mut self, asked: Asked) -> Result<(), Stop> {
+        let Asked { request, quantity, answer } = asked;
+        let answer = answer.wait()?;
+        let known = self.told.accepted.get(&request).copied();
+        self.told.in_doubt.retain(|(doubt, _)| *doubt != request);
+        let wrong = |what: String| Err(Stop::Wrong(format!("{request:?}: {what}")));
+        match answer {
+            Ok(Purchase { reservation, .. }) => {
+                let id = reservation.reservation.id;
+                if let Some((first, _)) = known.filter(|(first, _)| *first != id) {
+                    return wrong(format!("O5: {id} is told after {first}"));
+                }
+                if self.ledger.requests.get(&request) != Some(&id) {
+                    return wrong(format!("W1: {id} is told before it is durable"));
+                }
+                self.told.accepted.insert(request, (id, reservation.reservation.quantity));
+            }
+            Err(Refused { refusal: Refusal::RequestIdReused, .. }) => {
+                let first = self.ledger.requests.get(&request);
+                let entry = first.and_then(|first| self.ledger.reservations.get(first));
+                if entry.is_none_or(|entry| entry.quantity == quantity) {
+                    return wrong("O5: the same request is told that it is another".into());
+                }
+            }
+            Err(Refused { refusal, .. }) => {
+                if known.is_some() {
+                    return wrong(format!("O5: an accepted request is told {refusal:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The power is cut while the disk is `image`.
+    fn crash(&mut self, image: &Image) {
+        self.crashes += 1;
+        self.engine = None;
+        let doubts = std::mem::take(&mut self.asked).into_iter();
+        self.told.in_doubt.extend(doubts.map(|asked| (asked.request, asked.quantity)));
+        let random = &mut self.random;
+        // As a disk does it: mostly all or nothing, sometimes anything.
+        let image = match random.below(8) {
+            0 => image.killed(),
+            1 | 2 => image.power_cut(|_| Fate::Old, |_| false),
+            3 | 4 => image.power_cut(|_| Fate::New, |_| true),
+            _ => {
+                let mut names = *random;
+                let fate = |_| match random.below(5) {
+                    0 => Fate::Garbage,
+                    1 | 2 => Fate::Old,
+                    _ => Fate::New,
+                };
+                image.power_cut(fate, |_| names.below(2) == 0)
+            }
+        };
+        random.draw();
+        self.device = SimDevice::new(image);
+    }
+
+    /// The power is cut now, or the process is killed.
+    pub(super) fn cut(&mut self) {
+        let image = self.device.image();
+        self.crash(&image);
+    }
+
+    /// Ends the process as an operator does, and drops what was asked of it.
+    pub(super) fn close(&mut self) -> Result<(), Stop> {
+        let engine = self.engine()?;
+        self.commit(0)?;
+        engine.close().map_err(|_| Stop::LogFailed)?;
+        self.engine = None;
+        Ok(())
+    }
+
+    /// Lets the bridge follow for `steps` batches, with `between` before each.
+    pub(super) fn follow(
+        &mut self,
+        steps: u64,
+        mut between: impl FnMut(&mut Self) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        let host = SimHost(self.engine()?);
+        let run = self.crashes;
+        let store = self.sql.clone();
+        let options = OrderOptions::default();
+        let met = ready(Follower::meet(&host, store, options));
+        let mut follower = match met {
+            Ok(follower) => follower.with_records_max(1 + self.random.index(40)),
+            Err(error) => return self.pass_over(&error),
+        };
+        for _ in 0..steps {
+            between(self)?;
+            if self.crashes != run || self.engine.is_none() {
+                return Ok(());
+            }
+            match ready(follower.step()) {
+                Ok(Step::Applied { .. }) => {}
+                Ok(Step::CaughtUp) => return Ok(()),
+                Err(error) => return self.pass_over(&error),
+            }
+        }
+        Ok(())
+    }
+
+    fn pass_over(&mut self, error: &FollowError) -> Result<(), Stop> {
+        self.failures += 1;
+        match error.is_transient() {
+            true => Ok(()),
+            // It halts and names the row; a person moves that aside.
+            false if self.sql.move_stranger_aside() => Ok(()),
+            false => Err(Stop::Wrong(format!("O7: the sink can't go on: {error}"))),
+        }
+    }
+
+    /// Looks at a reservation as its buyer does.
+    pub(super) fn look(&mut self, id: ReservationId) -> Result<(), Stop> {
+        let engine = self.engine()?;
+        let Ok(pending) = engine.reservation(id) else { return Err(Stop::LogFailed) };
+        self.commit(0)?;
+        let view = pending.wait()?;
+        let Some(view) = view else {
+            return Err(Stop::Wrong(format!("O2: {id} is unknown to its buyer")));
+        };
+        match view.status {
+            PublicStatus::Ordered => {
+                if self.sql.never_failed_over() && !self.sql.holds(id) {
+                    return Err(Stop::Wrong(format!("O7: {id} is ordered, and SQL has no row")));
+                }
+                self.told.ordered.push(id);
+            }
+            PublicStatus::PendingOrder if self.told.ordered.contains(&id) => {
+                let dead = self.ledger.reservations.get(&id).is_some_and(|it| it.is_dead_letter);
+                if !dead {
+                    return Err(Stop::Wrong(format!("{id} was ordered and is pending again")));
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The activities that exist.
+    pub(super) fn activities(&self) -> Vec<ActivityId> {
+        self.ledger.activities.keys().copied().collect()
+    }
+
+    /// The engine's digest, and that of the same log opened anew.
+    pub(super) fn digests(&mut self) -> Result<(u128, u128), Stop> {
+        self.commit(0)?;
+        let live = self.engine()?.digest();
+        self.engine = None;
+        let image = self.device.image().killed();
+        self.device = SimDevice::new(image);
+        Ok((live, self.engine()?.digest()))
+    }
+}
+
+/// What a future gives that never waits.
+fn ready<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("nothing in the simulation waits"),
+    }
+}

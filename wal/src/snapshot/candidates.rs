@@ -1,0 +1,129 @@
+//! Which snapshot the next state begins from.
+
+use std::fmt;
+use std::io;
+
+use super::{DRAFT_PATH, SnapshotError, SnapshotInfo, SnapshotReader, list};
+use crate::control::Control;
+use crate::device::Device;
+use crate::error::OpenError;
+use crate::ids::Lsn;
+use crate::limits::SNAPSHOTS_KEPT;
+use crate::names;
+use crate::open::io_error;
+use crate::retire::set_aside;
+use crate::start::Start;
+
+/// The snapshots of a directory, tried from the newest on.
+pub(crate) struct Candidates {
+    /// Not tried yet, oldest first.
+    left: Vec<SnapshotInfo>,
+    start: Option<(SnapshotInfo, Start)>,
+    damaged: Vec<(SnapshotInfo, String)>,
+}
+
+impl Candidates {
+    pub(crate) fn list(device: &dyn Device) -> Result<Self, OpenError> {
+        let left = list(device).map_err(io_error(device, "list", names::SNAP_DIR))?;
+        Ok(Self { left, start: None, damaged: Vec::new() })
+    }
+
+    /// The newest not tried yet that is whole: read from its first byte to its last before anyone
+    /// believes any of it.
+    pub(crate) fn next(
+        &mut self,
+        device: &dyn Device,
+        control: &Control,
+    ) -> Result<Option<SnapshotReader>, OpenError> {
+        self.start = None;
+        while let Some(info) = self.left.pop() {
+            match open(device, control, info.lsn) {
+                Ok((reader, start)) => {
+                    self.start = Some((info, start));
+                    return Ok(Some(reader));
+                }
+                Err(SnapshotError::TooNew { path, format_version, feature_incompat }) => {
+                    return Err(OpenError::TooNew { path, format_version, feature_incompat });
+                }
+                // What can't be opened is not damaged: descriptors may be short, or rights wrong.
+                Err(SnapshotError::Io { op: op @ "open", path, source }) => {
+                    return Err(OpenError::Io { op, path, source });
+                }
+                Err(error) => self.damaged.push((info, error.to_string())),
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn reject(&mut self, why: &dyn fmt::Display) {
+        if let Some((info, start)) = self.start.take() {
+            self.damaged.push((info, format!("{}: {why}", start.path)));
+        }
+    }
+
+    /// Where the log is read on.
+    pub(crate) fn start(&self) -> Option<&Start> {
+        self.start.as_ref().map(|(_, start)| start)
+    }
+
+    /// Those that count from now on, oldest first: the one that was begun from and the one before
+    /// it, whose turn to be read has not come.
+    pub(crate) fn kept(&self) -> Vec<SnapshotInfo> {
+        let all: Vec<_> = self.left.iter().chain(self.start.as_ref().map(|(it, _)| it)).collect();
+        let surplus = all.len().saturating_sub(SNAPSHOTS_KEPT);
+        all.into_iter().skip(surplus).copied().collect()
+    }
+
+    /// What is wrong with those that were passed over.
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        self.damaged.iter().map(|(_, why)| why.clone()).collect()
+    }
+}
+
+pub(crate) fn open(
+    device: &dyn Device,
+    control: &Control,
+    lsn: Lsn,
+) -> Result<(SnapshotReader, Start), SnapshotError> {
+    let shard_count = control.format.shard_count;
+    let mut reader = SnapshotReader::open(device, lsn, control.log_uuid, shard_count)?;
+    let lanes = reader.check()?;
+    let start = Start {
+        lsn,
+        chain: reader.chain(),
+        shard_seqs: lanes.iter().map(|lane| lane.seq).collect(),
+        path: reader.path().to_owned(),
+    };
+    Ok((reader, start))
+}
+
+/// Finishes what a crash interrupted and sets damaged snapshots aside: segments that were given
+/// back and still have their names, a draft, snapshots beyond those kept.
+pub(crate) fn tidy_up(
+    device: &dyn Device,
+    control: &Control,
+    snapshots: &Candidates,
+) -> io::Result<()> {
+    for entry in device.list(names::WAL_DIR)? {
+        let Some(id) = names::parse_segment(&entry.name) else { continue };
+        let path = names::segment(id);
+        match id < control.oldest_needed_segment {
+            true if control.never_recycle.contains(&id) => set_aside(device, &path)?,
+            true => device.remove(&path)?,
+            false => {}
+        }
+    }
+    for (info, _) in &snapshots.damaged {
+        set_aside(device, &names::snapshot(info.lsn))?;
+    }
+    let kept = snapshots.kept();
+    for entry in device.list(names::SNAP_DIR)? {
+        let path = format!("{}/{}", names::SNAP_DIR, entry.name);
+        match names::parse_snapshot(&entry.name) {
+            Some(lsn) if kept.iter().any(|it| it.lsn == lsn) => {}
+            None if path != DRAFT_PATH => {}
+            _ => device.remove(&path)?,
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,136 @@
+//! Snapshots: an owner's state after one record, so that the log before it can be given back.
+//!
+//! The log knows bytes: lanes, in each of them items of the owner. Two snapshots are kept; one
+//! that is half written or damaged is passed over for the one before, and the log is kept from the
+//! older of the two on.
+
+mod candidates;
+mod format;
+mod reader;
+mod reserve;
+mod writer;
+
+use std::io;
+
+pub(crate) use candidates::{Candidates, open, tidy_up};
+pub use reader::{Item, Items, Piece, SnapshotError, SnapshotReader};
+pub use writer::{Lane, SnapshotWriter};
+
+use crate::device::Device;
+use crate::ids::Lsn;
+use crate::names;
+
+/// The name of a snapshot that is not whole yet.
+pub(crate) const DRAFT_PATH: &str = "snap/draft.tmp";
+
+/// A snapshot that is whole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SnapshotInfo {
+    /// The last record whose effect is in it.
+    pub lsn: Lsn,
+    /// Its length.
+    pub bytes: u64,
+}
+
+/// The snapshots that are there, whole or not, oldest first.
+pub(crate) fn list(device: &dyn Device) -> io::Result<Vec<SnapshotInfo>> {
+    let mut found: Vec<_> = device
+        .list(names::SNAP_DIR)?
+        .iter()
+        .filter_map(|entry| {
+            let lsn = names::parse_snapshot(&entry.name)?;
+            Some(SnapshotInfo { lsn, bytes: entry.bytes })
+        })
+        .collect();
+    found.sort_unstable_by_key(|it| it.lsn);
+    Ok(found)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::device::sim::{Image, SimDevice};
+    use crate::device::{read_full, write_full};
+    use crate::ids::{Epoch, LogIdentity, LogUuid};
+    use crate::limits::CONTROL_SHARD;
+
+    const UUID: LogUuid = LogUuid([7; 16]);
+    const LSN: Lsn = Lsn(77);
+
+    fn lane(shard: u16) -> Lane {
+        Lane { shard, seq: u64::from(shard) * 10, digest: u128::from(shard) << 99 | 5 }
+    }
+
+    fn write(device: &Arc<SimDevice>, items: usize) -> SnapshotInfo {
+        for dir in names::DIRS {
+            device.create_dir(dir).unwrap();
+        }
+        let identity = LogIdentity { uuid: UUID, epoch: Epoch(3) };
+        let device = Arc::clone(device) as Arc<dyn Device>;
+        let mut writer = SnapshotWriter::create(device, identity, 2, LSN).unwrap();
+        for shard in [0, 1, CONTROL_SHARD] {
+            writer.lane(lane(shard)).unwrap();
+            for number in 0..items {
+                let byte = u8::try_from(number % 251).unwrap();
+                writer.item((byte, 1), |out| out.resize(out.len() + 1 + number % 9, byte)).unwrap();
+            }
+        }
+        writer.finish(9).unwrap()
+    }
+
+    fn read(device: &SimDevice) -> Result<Vec<(Lane, usize)>, SnapshotError> {
+        let mut reader = SnapshotReader::open(device, LSN, UUID, 2)?;
+        reader.check()?;
+        assert_eq!((reader.lsn(), reader.epoch(), reader.chain()), (LSN, Epoch(3), 9));
+        let mut lanes = Vec::new();
+        let mut count = 0;
+        while let Some(piece) = reader.next_piece()? {
+            for item in piece.items() {
+                assert!(item.body.iter().all(|byte| *byte == item.kind));
+                count += 1;
+            }
+            if piece.last {
+                lanes.push((piece.lane, std::mem::take(&mut count)));
+            }
+        }
+        Ok(lanes)
+    }
+
+    #[test]
+    fn lanes_read_back_item_by_item_over_several_pieces() {
+        for items in [0, 3, 400_000] {
+            let device = Arc::new(SimDevice::new(Image::empty(1)));
+            let info = write(&device, items);
+            assert_eq!(list(&*device).unwrap(), [info]);
+            let lanes = [0, 1, CONTROL_SHARD].map(|shard| (lane(shard), items));
+            assert_eq!(read(&device).unwrap(), lanes);
+        }
+    }
+
+    #[test]
+    fn every_flipped_byte_and_every_cut_is_found() {
+        let device = Arc::new(SimDevice::new(Image::empty(1)));
+        let info = write(&device, 3);
+        let path = names::snapshot(LSN);
+        let file = device.open(&path).unwrap();
+        let mut whole = vec![0; usize::try_from(info.bytes).unwrap()];
+        read_full(&*file, &mut whole, 0).unwrap();
+        // All of the first sector of each block, where the headers are, and some of the rest.
+        for at in (0..whole.len()).filter(|at| at % 4096 < 512 || at % 61 == 0) {
+            let byte = [whole[at] ^ 0x10];
+            write_full(&*file, &byte, at as u64).unwrap();
+            assert!(read(&device).is_err(), "byte {at}");
+            write_full(&*file, &whole[at..=at], at as u64).unwrap();
+        }
+        assert!(read(&device).is_ok());
+        for blocks in 0..whole.len() / 4096 {
+            device.create_zeroed(&path, 0).unwrap();
+            let file = device.open(&path).unwrap();
+            write_full(&*file, &whole[..blocks * 4096], 0).unwrap();
+            assert!(read(&device).is_err(), "{blocks} blocks");
+        }
+    }
+}
