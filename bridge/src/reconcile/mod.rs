@@ -10,7 +10,7 @@
 //! | an activity that SQL lacks, or whose units or switches differ | `activity` | written right |
 //! | an activity in SQL that the log knows nothing of | `stray_activity` | left to a person |
 //! | a reservation that SQL lacks | `missing` | inserted, with its order |
-//! | a row under its id that is another purchase's | `foreign` | set aside, the right one inserted |
+//! | another purchase's row under its id | `foreign` | set aside, the right one inserted |
 //! | its row or its order in another state | `status`, `order_status`, `slot` | written right |
 //! | no order where there must be one | `order_missing` | inserted |
 //! | a reservation or an order that the log knows nothing of | `stray` | set aside |

@@ -266,8 +266,17 @@ async fn set_aside(
 ) -> Result<String, SinkError> {
     let mut said = format!("set aside: {}", table.name);
     for (column, value) in table.columns.iter().zip(&row.0) {
+        // A server tells texts that are compared byte by byte as bytes.
+        let text = match value {
+            Value::Bytes(bytes) => std::str::from_utf8(bytes).ok(),
+            _ => None,
+        };
+        let is_shown = |text: &&str| !text.contains(char::is_control);
         // Writing to a String cannot fail.
-        let _ = write!(said, " {column}={value}");
+        let _ = match text.filter(is_shown) {
+            Some(text) => write!(said, " {column}={text:?}"),
+            None => write!(said, " {column}={value}"),
+        };
     }
     let Some(key) = row.0.first() else { return Ok(said) };
     let keys: &[&'static Table] = match table.name {

@@ -93,7 +93,8 @@ impl<W: Witness> Replayed<W> {
         for (id, activity) in shard.activities() {
             self.directory.insert(activity.ordinal(), id);
             for (reservation, adopted) in activity.adopted() {
-                self.directory.adopt(reservation, id, &adopted.order_no);
+                let brought = (adopted.old_id, adopted.order_no.as_ref());
+                self.directory.adopt(reservation, id, brought);
             }
         }
         for (id, tombstone) in shard.tombstones() {
