@@ -19,6 +19,7 @@ use crate::listener::ConnectionCounts;
 use crate::metrics::Metrics;
 use crate::mirror::Mirror;
 use crate::orders::Orders;
+use crate::payments::Payments;
 use crate::time::wall_seconds;
 
 /// The engine and what follows its log.
@@ -29,6 +30,8 @@ pub(crate) struct App {
     pub(crate) orders: Orders,
     /// The projection into Redis, where one is named.
     pub(crate) mirror: Option<Mirror>,
+    /// The ways to pay.
+    pub(crate) payments: Payments,
 }
 
 /// Everything a request can reach.

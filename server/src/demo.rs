@@ -13,6 +13,7 @@ use engine::core::ids::{ActivityId, SkuId, UserId};
 use engine::{Busy, LogUnavailable};
 
 use crate::app::App;
+use crate::config::Secret;
 use crate::identity::{self, PasswordError, Passwords, SignError, Tokens};
 
 const SKU: u64 = 20001;
@@ -140,19 +141,26 @@ fn user(id: UserId, hash: &str) -> NewUser {
 ///
 /// # Errors
 /// There is no randomness for a token.
-pub(crate) fn banner(tokens: &Tokens, address: SocketAddr) -> Result<String, DemoError> {
+pub(crate) fn banner(
+    tokens: &Tokens,
+    payments: &Secret,
+    address: SocketAddr,
+) -> Result<String, DemoError> {
     let sign = |id: u64, role| {
         let user = UserId::new(id).ok_or(DemoError::Id(id))?;
         Ok::<_, DemoError>(tokens.sign(user, role, TOKEN_TTL)?)
     };
     let shopper = sign(1, identity::Role::User)?;
     let admin = sign(USERS + 1, identity::Role::Admin)?;
+    let payments = payments.text();
     Ok(format!(
         "\nDemo: activity {ACTIVITY} sells {STOCK} units of SKU {SKU}, one a shopper, to users \
          1..={USERS}, who log in as demo1, demo2, ... with the password {PASSWORD}.\n\n\
          A shopper's token and an operator's, good for a day:\n  \
          export TOKEN={shopper}\n  \
          export ADMIN={admin}\n\n\
+         What its channel `mock` signs callbacks about payments with:\n  \
+         export PAYMENT_SECRET={payments}\n\n\
          Buy (202 means: it is on disk; again with the same id: the same answer):\n  \
          curl -i -X POST http://{address}/api/flashsales/{ACTIVITY}/purchase \
          -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \

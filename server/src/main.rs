@@ -28,6 +28,7 @@ mod logs;
 mod metrics;
 mod mirror;
 mod orders;
+mod payments;
 mod production;
 mod resp;
 mod serve;

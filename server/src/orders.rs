@@ -81,7 +81,7 @@ pub(crate) struct Orders {
     /// Spares requests a database that fails or drags.
     pub(crate) breaker: Breaker,
     /// Catalogue and accounts.
-    pub(crate) accounts: Accounts,
+    pub(crate) accounts: Arc<Accounts>,
     watcher: Watcher,
     /// Taken when the server stops.
     bridge: Mutex<Option<BridgeHandle>>,
@@ -122,7 +122,7 @@ impl Orders {
         let database_url = database_url(settings);
         let options = order_options(settings)?;
         let queries = Queries::open(&database_url, options.split)?;
-        let accounts = Accounts::open(&database_url)?;
+        let accounts = Arc::new(Accounts::open(&database_url)?);
         let host = Arc::new(engine.clone());
         let bridge = bridge::start(
             host,

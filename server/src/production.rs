@@ -65,6 +65,8 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
         }
     }
     let files = secret_files(loaded).into_iter().map(|path| ("token key", path));
+    let payments = settings.payments.secrets_file.clone();
+    let files = files.chain(payments.map(|path| ("secrets of payments", path)));
     let files = files.chain(loaded.origins.iter().filter_map(in_the_file));
     let exposed = files.filter(|(_, path)| is_exposed(path));
     findings.extend(exposed.map(|(what, path)| Finding::Exposed { what, path }));
@@ -72,6 +74,7 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
         findings.push(Finding::PublicDemo { address: settings.listen });
     }
     findings.extend(config::resp_users(&settings.resp).err().map(Finding::Config));
+    findings.extend(config::payment_channels(&settings.payments).err().map(Finding::Config));
     if let Some(url) = &settings.redis {
         let named = bridge::redis::run::check(url).map_err(MirrorError::from);
         findings.extend(named.err().map(Finding::Mirror));
@@ -87,6 +90,7 @@ fn in_the_file(entry: &Entry) -> Option<(&'static str, PathBuf)> {
     let value = entry.value.as_deref()?;
     let what = match entry.key {
         "token.secret" => "token secret",
+        "payments.secrets" => "secrets of payments",
         "database" if has_password(value) => "database's password",
         _ => return None,
     };

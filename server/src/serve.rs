@@ -35,6 +35,7 @@ use crate::listener::{self, Listener};
 use crate::logs::{self, LogError, LogLevel};
 use crate::mirror::{Mirror, MirrorError};
 use crate::orders::{self, Orders, OrdersError};
+use crate::payments::{Payments, Refunder};
 use crate::production::{self, Finding};
 use crate::resp::{self, RespServer};
 use descriptors::{bound_connections, raise_limit};
@@ -152,6 +153,7 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
     if settings.demo {
         announce(&demo::banner(
             shared.tokens().map_err(|_| ConfigError::SecretMissing)?,
+            &config::demo_channel_secret(&config::load_secret(&loaded)?)?,
             listening.address,
         )?);
     }
@@ -256,16 +258,29 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     engine.on_ordered(Box::new(move || ordered.send_replace(())));
     let orders = Orders::start(settings, &engine).await?;
     let mirror = Mirror::start(settings, &engine).await?;
-    let app = App { engine, orders, mirror };
+    let payments = payments_of(loaded)?;
+    let app = App { engine, orders, mirror, payments };
     if settings.demo {
         demo::prepare(&app, &shared.passwords).await?;
     }
     shared.gate.load(&app.engine);
     let (gate, engine, stop) = (Arc::clone(&shared.gate), app.engine.clone(), shared.stop.clone());
     tokio::spawn(async move { stop.run_until_cancelled(gate.keep(&engine)).await });
+    let refunder = Refunder::new(&app.engine, &app.payments, Arc::clone(&app.orders.accounts));
+    tokio::spawn(refunder.run(shared.stop.clone()));
     app.engine.serving();
     shared.start(app);
     Ok(())
+}
+
+/// The ways to pay; a demo always has one.
+fn payments_of(loaded: &Loaded) -> Result<Payments, ConfigError> {
+    let settings = &loaded.settings;
+    let mut channels = config::payment_channels(&settings.payments)?;
+    if settings.demo {
+        channels = channels.with_demo(config::demo_channel_secret(&config::load_secret(loaded)?)?);
+    }
+    Ok(Payments::new(channels, settings.payments.ttl))
 }
 
 /// Waits for what ends the server, and reloads the configuration whenever it is told to.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use engine::core::ids::{SkuId, UserId};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use super::database::{Database, DatabaseStore, UrlError};
 use super::store::{Lookup, Rows, Store as _, StoreError, Table, Transaction, Value};
@@ -147,6 +147,11 @@ impl Accounts {
     /// Where the URL can't be used.
     pub fn open(url: &str) -> Result<Self, UrlError> {
         Ok(Self { store: Mutex::new(Database::at(url)?.store()) })
+    }
+
+    /// The one writer, when it is free.
+    pub(super) async fn store(&self) -> MutexGuard<'_, DatabaseStore> {
+        self.store.lock().await
     }
 
     /// Adds units to the catalogue, or gives those that exist their new title and price.

@@ -13,6 +13,7 @@
 
 pub mod accounts;
 mod activities;
+pub mod archived;
 mod audit;
 mod blacklist;
 mod chunks;
@@ -31,6 +32,7 @@ pub mod readers;
 mod refunds;
 mod reservations;
 pub mod schema;
+mod sent;
 pub mod sink;
 pub mod split;
 pub mod sqlite;

@@ -1,8 +1,11 @@
 //! What no kind of value can express: bounds, and settings that need one another.
 
+use std::time::Duration;
+
 use bridge::redis::sink::CALL_RECORDS_MAX;
 use bridge::sql::split::Split;
 use bridge::tail::BATCH_RECORDS_MAX;
+use engine::core::limits::{PAYMENT_TTL_MS_MAX, PAYMENT_TTL_MS_MIN};
 use serde_json::Value;
 
 use super::{ConfigError, Entry, Settings};
@@ -10,6 +13,12 @@ use crate::limits::Rules;
 
 /// Event loops of the Redis port: each is a thread.
 const RESP_LOOPS_MAX: usize = 256;
+
+/// Whether the engine takes it for a payment's time.
+fn is_payment_ttl(ttl: Duration) -> bool {
+    let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+    (PAYMENT_TTL_MS_MIN..=PAYMENT_TTL_MS_MAX).contains(&ttl_ms)
+}
 
 /// Refuses what no kind of value can express: bounds, and settings of features to come.
 pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), ConfigError> {
@@ -31,13 +40,14 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
     let mirror = &settings.mirror;
     let is_loopback = settings.resp_listen.is_none_or(|address| address.ip().is_loopback());
     let has_users = settings.resp.users.is_some() || settings.resp.users_file.is_some();
-    let bounds: [(&'static str, bool, &'static str); 10] = [
+    let bounds: [(&'static str, bool, &'static str); 11] = [
         ("orders.split", Split::new(settings.orders.split).is_some(), "must be 1 to 64"),
         (
             "resp_listen",
             is_loopback || has_users,
             "must be a loopback address unless resp.users or resp.users_file says who may call",
         ),
+        ("payments.ttl", is_payment_ttl(settings.payments.ttl), "must be 1s to 30d"),
         ("resp.connections_max", settings.resp.connections_max > 0, "must be at least 1"),
         ("resp.loops", settings.resp.loops <= RESP_LOOPS_MAX, "must be at most 256"),
         ("http.connections_max", settings.http.connections_max > 0, "must be at least 1"),

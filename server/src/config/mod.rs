@@ -7,6 +7,7 @@
 //! variables of that shape (`SLUICE_PORT`, `SLUICE_SERVICE_HOST`) beside a service of our name.
 
 mod bounds;
+mod payment_channels;
 mod print;
 mod resp_users;
 mod retention;
@@ -19,10 +20,11 @@ use config::{Config, File, FileFormat, Map, Source, Value, ValueKind};
 
 use crate::limits::RulesError;
 
+pub(crate) use payment_channels::{demo_channel_secret, payment_channels};
 pub(crate) use print::render;
 pub(crate) use resp_users::resp_users;
 pub(crate) use secret::{Secret, configured_secret, load_secret, secret_for_tokens, secret_in};
-pub(crate) use settings::{Http, Login, Resp, SETTINGS, Settings};
+pub(crate) use settings::{Http, Login, PaymentSettings, Resp, SETTINGS, Settings};
 
 /// What keeps a configuration from being used. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -68,6 +70,12 @@ pub(crate) enum ConfigError {
     /// Users of the Redis port were given twice.
     #[error("both resp.users and resp.users_file are set: remove one")]
     UsersTwice,
+    /// Secrets of payments were given twice.
+    #[error("both payments.secrets and payments.secrets_file are set: remove one")]
+    ChannelsTwice,
+    /// The ways to pay can't be used.
+    #[error(transparent)]
+    Channels(#[from] crate::payments::ChannelsError),
     /// The users of the Redis port can't be used.
     #[error("resp.users: {0}")]
     Users(#[from] crate::resp::access::UsersError),

@@ -56,8 +56,16 @@ impl Secret {
         self.0.as_bytes()
     }
 
+    /// `text`, where it is a good one.
+    ///
+    /// # Errors
+    /// It is missing, short or well known.
+    pub(crate) fn of(text: &str) -> Result<Self, ConfigError> {
+        Self(text.to_owned()).checked()
+    }
+
     /// The text, for what is no key but as secret.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.0
     }
 

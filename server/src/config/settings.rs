@@ -102,6 +102,10 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("resp.write_timeout", Some("10s")),
     Setting { key: "resp.users", default: None, secret: true, reloadable: false },
     fixed("resp.users_file", None),
+    Setting { key: "payments.secrets", default: None, secret: true, reloadable: false },
+    fixed("payments.secrets_file", None),
+    fixed("payments.providers", Some("")),
+    fixed("payments.ttl", Some("15m")),
 ];
 
 /// The configuration of `sluice serve`.
@@ -157,6 +161,23 @@ pub(crate) struct Settings {
     pub(crate) http: Http,
     /// Bounds and users of the Redis port.
     pub(crate) resp: Resp,
+    /// The ways to pay.
+    pub(crate) payments: PaymentSettings,
+}
+
+/// `[payments]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct PaymentSettings {
+    /// What callbacks are signed with: `<channel>:<secret>, ...`.
+    pub(crate) secrets: Option<Secret>,
+    /// The file that holds them.
+    pub(crate) secrets_file: Option<PathBuf>,
+    /// Who makes refunds: `<channel>=<address>, ...`.
+    pub(crate) providers: String,
+    /// How long a provider may take a payment.
+    #[serde(deserialize_with = "duration_text")]
+    pub(crate) ttl: Duration,
 }
 
 /// `[resp]`

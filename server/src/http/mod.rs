@@ -3,12 +3,15 @@
 mod addresses;
 mod admin;
 mod admission;
+mod archived;
 mod auth;
+mod callback;
 mod catalogue;
 mod health;
 mod input;
 mod order_list;
 mod orders;
+mod payments;
 pub(crate) mod problem;
 mod purchase;
 mod purchases;
@@ -43,6 +46,10 @@ pub(crate) fn router(shared: &Arc<Shared>, with_metrics: bool) -> Router {
         .route("/api/orders", get(order_list::list))
         .route("/api/orders/{order_no}", get(orders::detail))
         .route("/api/orders/{order_no}/cancel", post(orders::cancel))
+        .route("/api/payments", post(payments::open))
+        .route("/api/payments/{payment_no}", get(payments::show))
+        .route("/api/payments/{payment_no}/refund", post(payments::refund))
+        .route("/api/payments/callback/{channel}", post(callback::callback))
         .route("/api/addresses", get(addresses::list))
         .route("/api/addresses/default", put(addresses::set_default))
         .merge(admin::routes())

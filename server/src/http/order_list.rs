@@ -66,7 +66,7 @@ pub(super) async fn list(
         return list_of_engine(app, caller, status, number).await;
     };
     pending.retain(|view| {
-        let of_status = status.is_none_or(|it| it == pending_status(view.reservation.status));
+        let of_status = status.is_none_or(|it| it == pending_status(view));
         of_status && !found.known.contains(&view.order_no)
     });
     let titles: Vec<_> =
@@ -97,7 +97,7 @@ async fn list_of_engine(
     for pending in app.engine.reservations_of(caller.user)? {
         views.extend(pending.durable().await?);
     }
-    views.retain(|view| status.is_none_or(|it| it == pending_status(view.reservation.status)));
+    views.retain(|view| status.is_none_or(|it| it == pending_status(view)));
     views.sort_by(|left, right| key_of(right).cmp(&key_of(left)));
     let start = u64::from(number - 1) * u64::from(PAGE_SIZE);
     let start = usize::try_from(start).unwrap_or(usize::MAX);

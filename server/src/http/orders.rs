@@ -9,9 +9,11 @@ use bridge::sql::accounts::Address;
 use bridge::sql::queries::{Order, OrderStatus};
 use engine::core::event::{Actor, RestoreReason, Status};
 use engine::core::ids::ReservationId;
+use engine::core::side::RefundStatus;
 use engine::{PublicStatus, ReservationView};
 use serde::Serialize;
 
+use super::archived;
 use super::input::Segment;
 use super::json;
 use super::problem::{Code, Problem};
@@ -107,7 +109,7 @@ impl<'a> OrderJson<'a> {
     pub(super) fn pending(view: &'a ReservationView, title: Option<&'a str>) -> Self {
         let reservation = &view.reservation;
         let amount = reservation.price.saturating_mul(u64::from(reservation.quantity));
-        let status = pending_status(reservation.status);
+        let status = pending_status(view);
         let gone = matches!(reservation.status, Status::RolledBack(_));
         Self {
             order_no: &view.order_no,
@@ -134,11 +136,15 @@ impl<'a> OrderJson<'a> {
     }
 }
 
-/// What SQL will call an order whose reservation is at `status`.
-pub(super) fn pending_status(status: Status) -> OrderStatus {
-    match status {
+/// What SQL will call the order of `view`.
+pub(super) fn pending_status(view: &ReservationView) -> OrderStatus {
+    match view.reservation.status {
         Status::Reserved => OrderStatus::PendingPayment,
-        Status::Confirmed => OrderStatus::Paid,
+        Status::Confirmed => match view.refund {
+            Some(RefundStatus::Requested) => OrderStatus::Refunding,
+            Some(RefundStatus::Settled) => OrderStatus::Refunded,
+            Some(RefundStatus::Failed) | None => OrderStatus::Paid,
+        },
         Status::RolledBack(RestoreReason::Timeout) => OrderStatus::Timeout,
         Status::RolledBack(_) => OrderStatus::Cancelled,
     }
@@ -171,10 +177,7 @@ pub(super) async fn detail(
     };
     let current = row.filter(|row| {
         let settled = [OrderStatus::Shipped, OrderStatus::Completed];
-        let refund = [OrderStatus::Refunding, OrderStatus::Refunded];
-        row.status == pending_status(view.reservation.status)
-            || settled.contains(&row.status)
-            || refund.contains(&row.status)
+        row.status == pending_status(&view) || settled.contains(&row.status)
     });
     let activity = app.engine.activity(view.reservation.activity);
     let title = activity.as_ref().map(|it| &*it.terms.title);
@@ -194,6 +197,14 @@ pub(super) async fn cancel(
     let app = shared.app()?;
     let id = reservation(app, &order_no)?;
     let (owner, reason) = (Some(caller.user), RestoreReason::Cancelled);
+    if app.engine.archived_with(id).is_some() {
+        let over = archived::order_over(app, caller, &order_no).await?;
+        if over.code != Code::AlreadyRolledBack {
+            return Err(over);
+        }
+        let row = archived::purchase(app, id, caller).await.map_err(by_order)?;
+        return json(&PurchaseJson::from(&row)).map(IntoResponse::into_response);
+    }
     let restored = app.engine.restore(id, owner, reason, Actor::NONE)?;
     let view = restored.durable().await?.map_err(|refusal| by_order(refusal.into()))?;
     json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
@@ -201,7 +212,7 @@ pub(super) async fn cancel(
 
 /// The reservation behind `order_no`, where this site could have issued it.
 fn reservation(app: &App, order_no: &str) -> Result<ReservationId, Problem> {
-    app.engine.order_prefix().reservation_id(order_no).ok_or(Code::OrderNotFound.into())
+    app.engine.reservation_of_order(order_no).ok_or(Code::OrderNotFound.into())
 }
 
 async fn owned_order(

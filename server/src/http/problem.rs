@@ -53,6 +53,7 @@ macro_rules! problems {
 problems! {
     InvalidRequest 400 "invalid_request" "The request is not valid" None;
     Unauthenticated 401 "unauthenticated" "A valid bearer token is needed" None;
+    BadSignature 401 "bad_signature" "The signature or its time is not good" None;
     Forbidden 403 "forbidden" "The caller's role does not allow this" None;
     Blacklisted 403 "blacklisted" "The caller may not buy" None;
     AdmissionRequired 403 "admission_required" "A good admission token is needed" None;
@@ -61,6 +62,7 @@ problems! {
     ActivityNotFound 404 "activity_not_found" "There is no such activity" None;
     PurchaseNotFound 404 "purchase_not_found" "The caller has no such purchase" None;
     OrderNotFound 404 "order_not_found" "The caller has no such order" None;
+    PaymentNotFound 404 "payment_not_found" "There is no such payment" None;
     RefundNotFound 404 "refund_not_found" "There is no such refund" None;
     DeadLetterNotFound 404 "dead_letter_not_found" "There is no such dead letter" None;
     MethodNotAllowed 405 "method_not_allowed" "The path does not take this method" None;

@@ -16,13 +16,14 @@ use engine::core::limits::REQUEST_ID_BYTES_MAX;
 use engine::{Purchase, Refused};
 use serde::Deserialize;
 
+use super::archived;
 use super::input::{
     BODY_BYTES_MAX, Client, IdempotencyKey, Segment, Units, parse_object, present, read_body,
     require_json,
 };
 use super::problem::{Code, Problem};
 use super::views::AcceptedJson;
-use crate::app::Shared;
+use crate::app::{App, Shared};
 use crate::gate::{Buyer, Reason};
 use crate::identity::Caller;
 use crate::metrics::PurchaseOutcome;
@@ -86,7 +87,13 @@ async fn buy(
             wanted.quantity,
             Front::Http,
         )?;
-        return told(shared, client, decided.durable().await?);
+        let decided = decided.durable().await?;
+        if decided.as_ref().is_err_and(|refused| refused.refusal == Refusal::Ended)
+            && let Some(known) = known_in_sql(app, segment, caller, wanted).await
+        {
+            return known;
+        }
+        return told(shared, client, decided);
     }
     let activity = segment.activity();
     let named = activity.as_ref().ok().copied();
@@ -95,6 +102,9 @@ async fn buy(
             app.engine.find_request(named, caller.user, &wanted.request_id, wanted.quantity)?
     {
         return told(shared, client, known.durable().await?);
+    }
+    if let Some(known) = known_in_sql(app, segment, caller, wanted).await {
+        return known;
     }
     if app.engine.is_stopped() {
         gate.counts.refused(Reason::Stopped, Some(caller.user), client.ip);
@@ -113,6 +123,31 @@ async fn buy(
     told(shared, client, decided.durable().await?)
 }
 
+/// What is answered of an activity that has left the engine's memory; `None` where it has not.
+async fn known_in_sql(
+    app: &App,
+    segment: &Segment,
+    caller: Caller,
+    wanted: &Wanted,
+) -> Option<Bought> {
+    let activity = segment.activity().ok()?;
+    app.engine.archived(activity)?;
+    let found = archived::replay(app, activity, caller.user, &wanted.request_id).await;
+    Some(found.and_then(|row| match row {
+        None => Err(Code::Ended.into()),
+        Some(row) if row.quantity != u64::from(wanted.quantity) => {
+            Err(Code::RequestIdReused.into())
+        }
+        Some(row) => Ok((PurchaseOutcome::Replayed, accepted(&AcceptedJson::from(&row))?)),
+    }))
+}
+
+fn accepted(body: &AcceptedJson<'_>) -> Result<Response, Problem> {
+    let body = serde_json::to_vec(body).map_err(|_| Code::Internal)?;
+    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    Ok((StatusCode::ACCEPTED, json, body).into_response())
+}
+
 /// The answer of a decision that is durable.
 fn told(shared: &Shared, client: &Client, decided: Result<Purchase, Refused>) -> Bought {
     let reused = |refused: &Refused| refused.refusal == Refusal::RequestIdReused;
@@ -120,12 +155,9 @@ fn told(shared: &Shared, client: &Client, decided: Result<Purchase, Refused>) ->
         shared.gate.repeated(&client.peer, shared.http().replays_per_connection.0)?;
     }
     let purchase = decided.map_err(|refused| Problem::from(refused.refusal))?;
-    let body = serde_json::to_vec(&AcceptedJson::from(&purchase.reservation));
-    let body = body.map_err(|_| Code::Internal)?;
     let kind =
         if purchase.replayed { PurchaseOutcome::Replayed } else { PurchaseOutcome::Accepted };
-    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    Ok((kind, (StatusCode::ACCEPTED, json, body).into_response()))
+    Ok((kind, accepted(&AcceptedJson::from(&purchase.reservation))?))
 }
 
 /// A purchase of the right shape.

@@ -10,6 +10,7 @@ use engine::{PublicStatus, ReservationView};
 use serde::Deserialize;
 use tokio::time::Instant;
 
+use super::archived;
 use super::input::{Params, Segment};
 use super::json;
 use super::problem::{Code, Problem};
@@ -49,7 +50,14 @@ pub(super) async fn query(
     let wait = wait.duration()?;
     let app = shared.app()?;
     let id = segment.reservation()?;
-    let mut view = owned(app, id, caller).await?;
+    let mut view = match owned(app, id, caller).await {
+        Ok(view) => view,
+        Err(problem) if problem.code == Code::PurchaseNotFound => {
+            let row = archived::purchase(app, id, caller).await?;
+            return json(&PurchaseJson::from(&row)).map(IntoResponse::into_response);
+        }
+        Err(problem) => return Err(problem),
+    };
     if !wait.is_zero() && !settled(&view) {
         view = settle(&shared, app, caller, view, Instant::now() + wait).await?;
     }

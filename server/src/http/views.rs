@@ -1,5 +1,6 @@
 //! What the engine knows, as JSON.
 
+use bridge::sql::archived::ReservationRow;
 use engine::core::event::{DeadLetterPolicy, LatePayment, RestoreReason};
 use engine::{ActivityView, DerivedState, PublicStatus, ReservationView};
 use serde::Serialize;
@@ -34,6 +35,29 @@ impl<'a> From<&'a ReservationView> for AcceptedJson<'a> {
     }
 }
 
+impl<'a> From<&'a ReservationRow> for AcceptedJson<'a> {
+    fn from(row: &'a ReservationRow) -> Self {
+        Self {
+            pre_deduction_id: row.id,
+            order_no: &row.order_no,
+            status: status_of_row(row),
+            activity_id: row.activity_id,
+            quantity: u32::try_from(row.quantity).unwrap_or(u32::MAX),
+            price: row.price,
+            pay_before: Instant(row.pay_before_ms),
+        }
+    }
+}
+
+/// A row's status; a dead letter is one that has no order yet.
+fn status_of_row(row: &ReservationRow) -> &'static str {
+    match row.status.as_str() {
+        "ordered" => "ordered",
+        "rolled_back" => "rolled_back",
+        _ => "pending_order",
+    }
+}
+
 /// A purchase as its owner asks for it.
 #[derive(Serialize)]
 pub(super) struct PurchaseJson<'a> {
@@ -41,7 +65,7 @@ pub(super) struct PurchaseJson<'a> {
     order_no: &'a str,
     status: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
+    reason: Option<&'a str>,
     activity_id: u64,
     sku_id: u64,
     price: u64,
@@ -66,6 +90,24 @@ impl<'a> From<&'a ReservationView> for PurchaseJson<'a> {
             pay_before: Instant(reservation.pay_before_ms),
             created_at: Instant(reservation.created_ms),
             updated_at: Instant(reservation.updated_ms),
+        }
+    }
+}
+
+impl<'a> From<&'a ReservationRow> for PurchaseJson<'a> {
+    fn from(row: &'a ReservationRow) -> Self {
+        Self {
+            pre_deduction_id: row.id,
+            order_no: &row.order_no,
+            status: status_of_row(row),
+            reason: row.reason.as_deref(),
+            activity_id: row.activity_id,
+            sku_id: row.sku_id,
+            price: row.price,
+            quantity: u32::try_from(row.quantity).unwrap_or(u32::MAX),
+            pay_before: Instant(row.pay_before_ms),
+            created_at: Instant(row.created_ms),
+            updated_at: Instant(row.updated_ms),
         }
     }
 }

@@ -53,6 +53,7 @@ impl Collector for Scrape {
                 super::gate::switches(out, app)?;
                 log(out, app)?;
                 bridge(out, app)?;
+                super::payments::encode(out, app)?;
                 app.mirror.as_ref().map_or(Ok(()), |mirror| super::mirror::encode(out, mirror))
             }
             None => Ok(()),

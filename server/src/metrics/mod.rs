@@ -4,6 +4,7 @@
 mod export;
 mod gate;
 mod mirror;
+mod payments;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -27,6 +28,10 @@ const ROUTES: &[&str] = &[
     "/api/orders",
     "/api/orders/{order_no}",
     "/api/orders/{order_no}/cancel",
+    "/api/payments",
+    "/api/payments/{payment_no}",
+    "/api/payments/{payment_no}/refund",
+    "/api/payments/callback/{channel}",
     "/api/addresses",
     "/api/addresses/default",
     "/api/admin/flashsales",

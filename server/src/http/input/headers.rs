@@ -34,7 +34,7 @@ impl IdempotencyKey {
 }
 
 /// The value of `name`.
-pub(super) fn single<'a>(
+pub(crate) fn single<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> Result<Option<&'a str>, Problem> {

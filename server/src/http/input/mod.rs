@@ -11,7 +11,7 @@ mod url;
 pub(crate) use body::{BODY_BYTES_MAX, CSV_BYTES_MAX, read_body};
 pub(crate) use caller::Admin;
 pub(crate) use client::{Client, require_tls};
-pub(crate) use headers::{IdempotencyKey, IfMatch, media_type, require_json};
+pub(crate) use headers::{IdempotencyKey, IfMatch, media_type, require_json, single};
 pub(crate) use json::{Json, SkuField, Units, UserField, parse_object, present};
 pub(crate) use url::{Params, Segment};
 

@@ -1,0 +1,143 @@
+//! `POST /api/payments/callback/{channel}`: a provider says what became of a payment.
+//!
+//! Whoever holds the channel's secret is believed about money, and about nothing else: what a
+//! callback is worth is decided under the activity's lock. 200 means that it is on disk, whatever
+//! the verdict; a provider that got no answer says it again.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use engine::core::command::Refusal;
+use engine::core::limits::CALLBACK_BYTES_MAX;
+use engine::{Callback, Recorded};
+use serde::{Deserialize, Serialize};
+
+use super::archived;
+use super::input::{Segment, parse_object, read_body, single};
+use super::json;
+use super::problem::{Code, Problem};
+use crate::app::{App, Shared};
+use crate::payments::counts::verdict_name;
+use crate::payments::signature::{Signature, verify};
+use crate::time::wall_seconds;
+
+const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
+const X_TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
+
+/// What became of a payment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Paid,
+    Failed,
+}
+
+/// What a provider sends. Anything else in it is kept with it, and ignored.
+#[derive(Deserialize)]
+pub(super) struct CallbackBody {
+    payment_no: String,
+    /// The provider's own number: the same one has one effect.
+    transaction_no: String,
+    /// In the smallest unit. A failure may leave it out.
+    #[serde(default)]
+    amount: u64,
+    status: Outcome,
+}
+
+/// What was made of it.
+#[derive(Serialize)]
+pub(super) struct RecordedJson<'a> {
+    payment_no: &'a str,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    refund_no: Option<&'a str>,
+}
+
+/// Records a callback.
+pub(super) async fn callback(
+    State(shared): State<Arc<Shared>>,
+    Segment(channel): Segment,
+    request: Request,
+) -> Result<Response, Problem> {
+    let headers = request.headers().clone();
+    let bytes = read_body(request, &shared, CALLBACK_BYTES_MAX).await?;
+    let app = shared.app()?;
+    let signature = signed(app, &channel, &headers, &bytes)?;
+    let body: CallbackBody = parse_object(&bytes)?;
+    if app.payments.replays.is_known(&signature) {
+        app.payments.counts.replayed();
+        let payment_no = body.payment_no.as_str();
+        let told = RecordedJson { payment_no, verdict: "repeated", refund_no: None };
+        return json(&told).map(IntoResponse::into_response);
+    }
+    let recorded = record(app, &channel, &body, &bytes).await?;
+    app.payments.replays.recorded(signature, wall_seconds());
+    app.payments.counts.callback(recorded.verdict);
+    if recorded.refund_no.is_some() {
+        app.payments.refunds.notify_one();
+    }
+    let verdict = verdict_name(recorded.verdict);
+    if needs_an_operator(&recorded) {
+        let (payment_no, amount) = (&body.payment_no, body.amount);
+        tracing::error!(
+            channel,
+            payment_no,
+            amount,
+            "a payment that fits nothing ({verdict}): an operator must see where its money belongs"
+        );
+    }
+    let refund_no = recorded.refund_no.as_deref();
+    json(&RecordedJson { payment_no: &body.payment_no, verdict, refund_no })
+        .map(IntoResponse::into_response)
+}
+
+/// Money that came, pays nothing, and is not sent back by itself.
+fn needs_an_operator(recorded: &Recorded) -> bool {
+    matches!(verdict_name(recorded.verdict), "unknown" | "wrong_amount")
+}
+
+/// The signature, where it is the channel's. An unknown channel has none.
+fn signed(
+    app: &App,
+    channel: &str,
+    headers: &HeaderMap,
+    body: &Bytes,
+) -> Result<Signature, Problem> {
+    let refuse = || {
+        app.payments.counts.forged();
+        Problem::from(Code::BadSignature)
+    };
+    let one = |name| single(headers, &name).ok().flatten().ok_or_else(refuse);
+    let stamped = (one(X_TIMESTAMP)?, one(X_SIGNATURE)?);
+    let secrets = app.payments.channels.secrets(channel);
+    verify(secrets, stamped, body, wall_seconds()).map_err(|_| refuse())
+}
+
+/// Records it: durable once this returns.
+async fn record(
+    app: &App,
+    channel: &str,
+    body: &CallbackBody,
+    bytes: &Bytes,
+) -> Result<Recorded, Problem> {
+    let callback = Callback {
+        channel,
+        payment_no: &body.payment_no,
+        transaction: &body.transaction_no,
+        amount: body.amount,
+        paid: body.status == Outcome::Paid,
+        body: bytes,
+        archived: None,
+    };
+    let recorded = app.engine.record_payment(&callback)?.durable().await?;
+    if recorded != Err(Refusal::Archived) {
+        return Ok(recorded?);
+    }
+    // The log has let go of it: SQL says what it was, and the log what comes of that.
+    let facts = archived::payment_facts(app, &callback).await?;
+    let callback = Callback { archived: Some(facts.as_command()), ..callback };
+    Ok(app.engine.record_payment(&callback)?.durable().await??)
+}
