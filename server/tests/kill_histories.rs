@@ -14,6 +14,8 @@ mod common;
 mod front;
 #[path = "common/linear.rs"]
 mod linear;
+#[path = "common/provider.rs"]
+mod provider;
 #[path = "common/shop.rs"]
 mod shop;
 
