@@ -172,6 +172,23 @@ fn a_commit_that_is_lost_or_whose_answer_is_lost_makes_every_order_once() {
     market.close();
 }
 
+/// The last batch of all is the one that is cut: no later one can mend what it left.
+#[test]
+fn what_is_told_to_be_an_order_is_one_though_its_commit_failed() {
+    let market = Market::open();
+    let activity = market.open_sale(&SALE);
+    for (user, cut) in (1..).zip(CUTS) {
+        // Until it is an order: the bridge is at rest.
+        market.sell_to(2 * user, activity);
+        market.settle(activity, &SALE);
+        market.line.arm(cut);
+        market.sell_to(2 * user + 1, activity);
+        market.line.wait_for_cut();
+        market.assert_agreed(activity, &SALE, &format!("{cut:?} of the last batch"));
+    }
+    market.close();
+}
+
 /// Beside the server, whose mirror may mend a key at any time: so the keys come first, from a
 /// server that has ended.
 #[test]

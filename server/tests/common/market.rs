@@ -190,6 +190,12 @@ impl Market {
         }
     }
 
+    /// Lets `user` buy a unit, and leaves it at that.
+    pub(crate) fn sell_to(&self, user: u64, activity: u64) {
+        let bought = self.buy(activity, user, "alone").expect("there are units");
+        self.account.lock().unwrap().bought.push(bought);
+    }
+
     fn buy(&self, activity: u64, user: u64, request_id: &str) -> Option<Bought> {
         match self.front().buy(activity, user, request_id) {
             Purchase::Accepted { id, order_no } => {
@@ -257,6 +263,8 @@ impl Market {
     pub(crate) fn assert_agreed(&self, activity: u64, sale: &Sale, what: &str) {
         self.settle(activity, sale);
         let account = self.account.lock().unwrap();
+        let missing = account.told_but_missing(&self.database.url("shop"), activity);
+        assert!(missing.is_empty(), "{what}: told to be orders: {missing:?}");
         let figures = account.figures(activity);
         self.until_same(what, || account.compare_sql(&self.database.url("shop")));
         self.until_same(what, || account.compare_redis(&self.redis_url()));

@@ -100,6 +100,20 @@ impl Account {
         })
     }
 
+    /// Those of `activity` that are no orders in SQL, though their buyers were told `ordered`: what
+    /// was told needs no patience.
+    pub(crate) fn told_but_missing(&self, url: &str, activity: u64) -> Vec<&Bought> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let orders: Vec<String> = runtime.block_on(async {
+            let mut database = MySqlConnection::connect(url).await.unwrap();
+            let sql = "SELECT order_no FROM orders";
+            sqlx::query_scalar(sql).fetch_all(&mut database).await.unwrap()
+        });
+        let orders = BTreeSet::from_iter(orders);
+        let told = self.bought.iter().filter(|it| it.activity == activity);
+        told.filter(|it| !it.fate.is_given_back() && !orders.contains(&it.order_no)).collect()
+    }
+
     /// Compares the compatibility keys of Redis with the account.
     ///
     /// # Errors
