@@ -31,6 +31,13 @@ pub enum State {
     Stopped,
 }
 
+impl State {
+    /// Whether a sink in this state may yet come further by itself.
+    pub fn may_move(&self) -> bool {
+        matches!(self, Self::Starting | Self::Running)
+    }
+}
+
 /// Why a sink stands still.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cause {

@@ -19,6 +19,7 @@
 //! * [`sql`]: events folded into rows, rows written by a store of some dialect.
 //! * [`follow`]: meet the sink, then batch by batch; [`run`]: the thread around it, which retries
 //!   what may pass and halts where a person must act.
+//! * [`reconcile`]: engine, SQL and Redis held against each other, and mended toward the log.
 //! * [`lag`]: how far behind, and how it is.
 //!
 //! A sink that stands still or a database that is down stops nothing else: purchases, payments and
@@ -31,6 +32,7 @@ pub mod follow;
 pub mod host;
 pub mod lag;
 mod log_source;
+pub mod reconcile;
 pub mod redis;
 pub mod run;
 pub mod sql;

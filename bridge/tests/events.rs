@@ -492,6 +492,7 @@ async fn what_was_taken_over_is_in_its_tables(place: Place) {
                 held,
                 figures,
                 request_id: &request_id,
+                request_hash: u128::from(index),
                 payment_no: if status == Status::Confirmed { "P-old" } else { "" },
             }),
             "{status:?}"

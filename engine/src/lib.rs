@@ -21,6 +21,7 @@
 //! | [`core`] | the rules: pure, without clock, files or threads |
 //! | `runtime/engine` | the shards over a log, and the one way a command goes through them |
 //! | `runtime/{purchase,operator,payment,payments,refunds,dead_letters,calls}` | the commands |
+//! | `runtime/adopt` | what is taken over from an older system, or from SQL |
 //! | `runtime/controls` | switches and lists that the engine and its server heed |
 //! | `runtime/pending` | answers held until durable |
 //! | `runtime/handle` | a caller that commits by itself |
@@ -36,6 +37,7 @@
 pub mod core;
 mod runtime;
 
+pub use runtime::adopt::{Adopted, FactError, OldId};
 pub use runtime::archive::ArchivedView;
 pub use runtime::calls::{Call, Called};
 pub use runtime::clock::TimeSource;

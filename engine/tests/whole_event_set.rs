@@ -78,8 +78,7 @@ impl Sale {
     }
 
     fn empty() -> Self {
-        let requests = RequestHasher::new(&[3; 16]);
-        let shard = Shard::new(ShardSeed { table_seed: 11, requests });
+        let shard = Shard::new(ShardSeed { table_seed: 11, requests: requests() });
         Self { shard, log: Vec::new(), now_ms: NOW_MS }
     }
 
@@ -194,6 +193,13 @@ fn refund_settled(held: u32, figures: Figures) -> Body<'static> {
     }
 }
 
+/// The requests of adopted reservations, by number.
+const REQUESTS: [&str; 4] = ["", "old-1", "old-2", "old-3"];
+
+fn requests() -> RequestHasher {
+    RequestHasher::new(&[3; 16])
+}
+
 fn adopted(number: u64, status: Status, held: u32, figures: Figures) -> Body<'static> {
     Body::ReservationAdopted {
         activity: activity(),
@@ -207,7 +213,8 @@ fn adopted(number: u64, status: Status, held: u32, figures: Figures) -> Body<'st
         updated_ms: NOW_MS,
         held,
         figures,
-        request_id: ["", "old-1", "old-2", "old-3"][usize::try_from(number).unwrap()],
+        request_id: REQUESTS[usize::try_from(number).unwrap()],
+        request_hash: requests().hash(REQUESTS[usize::try_from(number).unwrap()]),
         payment_no: if status == Status::Confirmed { "p-old" } else { "" },
     }
 }

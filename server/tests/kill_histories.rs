@@ -14,6 +14,8 @@ mod common;
 mod front;
 #[path = "common/linear.rs"]
 mod linear;
+#[path = "common/provider.rs"]
+mod provider;
 #[path = "common/shop.rs"]
 mod shop;
 
@@ -41,7 +43,7 @@ const KILLS_OF_ACTIVITY: usize = 5;
 const CLIENTS: usize = 8;
 
 /// Operations between two kills, at most; a run has half as many on average.
-const OPERATIONS_MAX: usize = 200;
+const OPERATIONS_MAX: usize = 160;
 
 /// So few that the last unit goes and comes back all the time.
 const TERMS: Terms = Terms { units: 6, limit: 2 };

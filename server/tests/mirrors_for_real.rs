@@ -17,6 +17,8 @@ mod line;
 mod mariadb;
 #[path = "common/market.rs"]
 mod market;
+#[path = "common/provider.rs"]
+mod provider;
 #[path = "common/shop.rs"]
 mod shop;
 #[path = "common/stores.rs"]
@@ -34,6 +36,8 @@ const ROUNDS: usize = 30;
 
 const UNITS: u64 = 24;
 const SHOPPERS: u64 = 48;
+const SALE: Sale =
+    Sale { units: UNITS, shoppers: SHOPPERS, times_out: false, poisoned: None, seed: 1 };
 
 /// Blows of a round.
 const BLOWS_MAX: usize = 3;
@@ -121,7 +125,7 @@ fn whoever_dies_the_three_stores_agree_with_what_shoppers_were_told() {
     let mut blows = Vec::new();
     for round in 0..rounds {
         let times_out = random.below(3) == 0;
-        let sale = Sale { units: UNITS, shoppers: SHOPPERS, times_out, seed: seed ^ round as u64 };
+        let sale = Sale { times_out, seed: seed ^ round as u64, ..SALE };
         let steps = plan(&mut random);
         println!("round {round}: {steps:?}, times out: {times_out}");
         let activity = market.open_sale(&sale);
@@ -150,7 +154,7 @@ fn whoever_dies_the_three_stores_agree_with_what_shoppers_were_told() {
 fn a_commit_that_is_lost_or_whose_answer_is_lost_makes_every_order_once() {
     let market = Market::open();
     for (index, cut) in CUTS.into_iter().cycle().take(2 * CUTS.len()).enumerate() {
-        let sale = Sale { units: UNITS, shoppers: SHOPPERS, times_out: false, seed: index as u64 };
+        let sale = Sale { seed: index as u64, ..SALE };
         let activity = market.open_sale(&sale);
         market.line.arm(cut);
         let kills = index >= CUTS.len();
@@ -173,7 +177,7 @@ fn a_commit_that_is_lost_or_whose_answer_is_lost_makes_every_order_once() {
 #[test]
 fn a_wrong_row_and_a_wrong_key_are_noticed() {
     let market = Market::open();
-    let sale = Sale { units: 4, shoppers: 8, times_out: false, seed: 1 };
+    let sale = Sale { units: 4, shoppers: 8, ..SALE };
     let activity = market.open_sale(&sale);
     market.shop(activity, &sale, |_| {});
     market.assert_agreed(activity, &sale, "untouched");

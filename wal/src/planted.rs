@@ -38,7 +38,7 @@ bugs! {
     ChainUnchecked = "Does not check a frame's link to the one before.";
     RetryAfterFailedSync = "Appends after a failed sync as if nothing had happened.";
     DamageTakenForTornTail = "Takes a damaged middle for a torn tail.";
-    SkipControlSyncAtOpen = "Opens without making durable what a killed process left of CONTROL in the page cache.";
+    SkipControlSyncAtOpen = "Opens without syncing what a killed process wrote into CONTROL.";
     ControlReadThroughCache = "Believes of CONTROL what the page cache has and the disk never got.";
     ReaderPassesSeal = "Reads on behind the seal of a segment.";
     RetireIgnoresSinks = "Gives segments back that a sink has not confirmed.";
@@ -47,7 +47,7 @@ bugs! {
     DamagedSnapshotAccepted = "Begins from a snapshot without checking it.";
     PayloadUnchecked = "Does not check a frame's payload.";
     CleanEndIgnored = "Forgets where the last clean shutdown left the log.";
-    TailReadThroughCache = "Judges the end of the log by what the page cache has and the disk never got.";
+    TailReadThroughCache = "Judges the end of the log by the page cache, not by the disk.";
     ShortWriteTakenForWhole = "Goes on after a write of which only a part was done.";
     HeaderNotSynced = "Gives a segment its name before its header is synced.";
     ControlSlotNotAlternating = "Writes CONTROL over its only slot that is whole.";

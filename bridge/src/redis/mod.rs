@@ -14,7 +14,7 @@
 //!
 //! Two cursors tell how far it is: *applied* is in Redis; *confirmed* is in its append-only file as
 //! well (`confirm`), and only that lets the log go. [`run`] is the thread around it all.
-//! [`layouts`] are pure functions from what is known to keys.
+//! [`stocks`] only looks. [`layouts`] are pure functions from what is known to keys.
 
 mod confirm;
 mod fault;
@@ -29,6 +29,7 @@ mod resync;
 pub mod run;
 mod scrub;
 pub mod sink;
+pub mod stocks;
 pub mod writes;
 
 pub use confirm::Confirmed;

@@ -11,6 +11,7 @@
 //! | decreased | `ADJUST` | `decrease` | activity:op |
 //! | decreased by an edit | `ADJUST` | `edit_decrease` | activity:version |
 //! | edited before the first sale | `ADJUST` | `edit` | activity:version |
+//! | mended by `reconcile` | `REPAIR` | `repair` | a number of its own |
 //!
 //! (biz_type, biz_id) is unique: a give-back that came twice would halt the sink, not count twice.
 

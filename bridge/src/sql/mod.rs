@@ -22,9 +22,11 @@ pub mod database;
 pub mod dead_letter_list;
 pub mod dead_letters;
 pub mod export;
+pub(crate) mod facts;
 mod fault;
 mod flows;
 mod fold;
+pub(crate) mod mend;
 pub mod mysql;
 pub(crate) mod needs;
 mod orders;
@@ -40,5 +42,6 @@ pub mod split;
 pub mod sqlite;
 pub mod store;
 mod tables;
+pub mod tally;
 
 pub use fault::SinkError;

@@ -101,9 +101,10 @@ pub(super) static ORDER_ITEMS: Table = Table {
     key_columns: 2,
 };
 
-static ORDER_KEYS: Table = Table { name: "orders", columns: &["order_no"], key_columns: 1 };
+pub(super) static ORDER_KEYS: Table =
+    Table { name: "orders", columns: &["order_no"], key_columns: 1 };
 
-static ORDER_ITEM_KEYS: Table =
+pub(super) static ORDER_ITEM_KEYS: Table =
     Table { name: "order_items", columns: &["order_no"], key_columns: 1 };
 
 static DEFAULT_ADDRESSES: Lookup = Lookup {
@@ -279,7 +280,7 @@ impl<'a> ReservationRows<'a> {
             Value::integer(new.id.get()),
             Value::integer(new.user),
             Value::integer(new.activity),
-            Value::bytes(birth.request_id.as_bytes()),
+            birth.request_id.map_or(Value::Null, |it| Value::bytes(it.as_bytes())),
             Value::bytes(birth.request_hash.to_le_bytes().to_vec()),
             Value::integer(new.sku),
             Value::integer(new.price),

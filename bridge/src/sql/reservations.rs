@@ -133,7 +133,8 @@ impl Status {
 /// What only a new reservation's row needs.
 #[derive(Debug)]
 pub(super) struct Birth<'a> {
-    pub(super) request_id: &'a str,
+    /// `None` where only its hash is known any more.
+    pub(super) request_id: Option<&'a str>,
     pub(super) request_hash: u128,
 }
 
@@ -165,7 +166,7 @@ impl<'a> Reservation<'a> {
         user: UserId,
         quantity: u32,
         activity: &Activity,
-        request: (&'a str, u128),
+        request: (Option<&'a str>, u128),
         created_ms: u64,
     ) -> Self {
         let birth = Birth { request_id: request.0, request_hash: request.1 };

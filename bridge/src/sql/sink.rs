@@ -31,7 +31,7 @@ use crate::tail::Batch;
 /// The name under which this sink's cursor and marks are kept.
 pub const SINK_NAME: &str = engine::ORDERS_SINK;
 
-static CURSOR: Table = Table {
+pub(super) static CURSOR: Table = Table {
     name: "bridge_cursor",
     columns: &["sink", "log_uuid", "epoch", "lsn", "chain", "request_hash_key", "updated_at"],
     key_columns: 1,
@@ -44,7 +44,7 @@ static CURSOR_MOVE: Table = Table {
     key_columns: 5,
 };
 
-static CURSOR_BY_SINK: Lookup = Lookup {
+pub(super) static CURSOR_BY_SINK: Lookup = Lookup {
     columns: &["log_uuid", "epoch", "lsn", "chain"],
     from: "bridge_cursor",
     key: "sink",
@@ -223,7 +223,7 @@ pub(super) async fn update_all(
     }
 }
 
-async fn move_cursor(
+pub(super) async fn move_cursor(
     transaction: &mut impl Transaction,
     from: &Cursor,
     to: &Cursor,
@@ -246,7 +246,7 @@ async fn move_cursor(
     }
 }
 
-fn cursor(record: &Record) -> Result<Cursor, StoreError> {
+pub(super) fn cursor(record: &Record) -> Result<Cursor, StoreError> {
     let uuid = record.bytes(0)?.try_into().map_err(|_| StoreError::Unreadable { column: 0 })?;
     let chain = record.number(3)?;
     Ok(Cursor {
@@ -258,7 +258,7 @@ fn cursor(record: &Record) -> Result<Cursor, StoreError> {
 }
 
 /// The wall clock, for `updated_at` of the cursor: people read it, nothing rests on it.
-fn now_ms() -> u64 {
+pub(super) fn now_ms() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }

@@ -127,6 +127,11 @@ impl Activity {
         }
     }
 
+    /// The record of its shard that changed it last.
+    pub const fn changed_seq(&self) -> u64 {
+        self.published.live_seq()
+    }
+
     /// Its ordinal, the high part of its reservations' ids.
     pub const fn ordinal(&self) -> Ordinal {
         self.ordinal

@@ -324,7 +324,8 @@ pub enum Body<'a> {
         definition: Definition<'a>,
     },
     /// A reservation was taken over. `old_id` is its id there, 0 where it had none. Its units
-    /// leave `available` here, for where its status has them.
+    /// leave `available` here, for where its status has them. `request_id` is empty where only its
+    /// hash is known any more.
     ReservationAdopted {
         activity: ActivityId,
         reservation: ReservationId,
@@ -338,6 +339,7 @@ pub enum Body<'a> {
         held: u32,
         figures: Figures,
         request_id: &'a str,
+        request_hash: u128,
         payment_no: &'a str,
     },
 

@@ -25,8 +25,9 @@ pub const ACTOR_BYTES_MAX: usize = 64;
 /// Bytes of a payment number, ours (22 digits) or an outside caller's.
 pub const PAYMENT_NO_BYTES_MAX: usize = 64;
 
-/// Bytes of an order number, ours (20 digits) or an adopted one.
-pub const ORDER_NO_BYTES_MAX: usize = 64;
+/// Bytes of an order number, ours (20 digits) or an adopted one: with the two digits of an attempt
+/// it is a payment number.
+pub const ORDER_NO_BYTES_MAX: usize = PAYMENT_NO_BYTES_MAX - 2;
 
 /// Bytes of a refund number.
 pub const REFUND_NO_BYTES_MAX: usize = 64;

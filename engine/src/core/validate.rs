@@ -5,12 +5,13 @@
 
 use super::command::{ArchivedOrder, Refusal};
 use super::control::keys;
-use super::event::{Actor, Definition, RestoreReason};
+use super::decide::AdoptReservation;
+use super::event::{Actor, Definition, RestoreReason, Status};
 use super::limits::{
     ACTOR_BYTES_MAX, CALLBACK_BYTES_MAX, CONTROL_KEY_BYTES_MAX, CONTROL_VALUE_BYTES_MAX, ID_MAX,
-    NAME_BYTES_MAX, NOTE_BYTES_MAX, ORDINAL_BITS, PAYMENT_NO_BYTES_MAX, PAYMENT_TTL_MS_MAX,
-    PAYMENT_TTL_MS_MIN, REFUND_NO_BYTES_MAX, REFUND_NO_RESERVED_PREFIX, REQUEST_ID_BYTES_MAX,
-    TIME_MS_MAX, TITLE_BYTES_MAX, UNITS_MAX,
+    NAME_BYTES_MAX, NOTE_BYTES_MAX, ORDER_NO_BYTES_MAX, ORDINAL_BITS, PAYMENT_NO_BYTES_MAX,
+    PAYMENT_TTL_MS_MAX, PAYMENT_TTL_MS_MIN, REFUND_NO_BYTES_MAX, REFUND_NO_RESERVED_PREFIX,
+    REQUEST_ID_BYTES_MAX, TIME_MS_MAX, TITLE_BYTES_MAX, UNITS_MAX,
 };
 
 /// Turns a broken bound into the refusal that names it.
@@ -148,6 +149,27 @@ pub(super) fn restorer(actor: &Actor<'_>, reason: RestoreReason) -> Result<(), R
 /// a restock or an edit may come to none later.
 pub(super) const fn total_at_creation(total: u32) -> Result<(), Refusal> {
     bound(total >= 1 && total <= UNITS_MAX, "stock must be 1..=2147483647")
+}
+
+/// The units and the version of an activity that is adopted.
+pub(super) const fn adopted_units(total: u64, version: u32) -> Result<(), Refusal> {
+    if version == 0 {
+        return Err(Refusal::Invalid("version must be at least 1"));
+    }
+    bound(total <= UNITS_MAX as u64, "stock must be 0..=2147483647")
+}
+
+/// A reservation that is adopted.
+pub(super) fn adopted(it: &AdoptReservation<'_>) -> Result<(), Refusal> {
+    quantity(it.quantity)?;
+    let bytes = it.request_id.len();
+    bound(bytes <= REQUEST_ID_BYTES_MAX, "client_request_id must be at most 64 bytes")?;
+    bound(it.order_no.len() <= ORDER_NO_BYTES_MAX, "order_no must be at most 62 bytes")?;
+    bound(it.payment_no.len() <= PAYMENT_NO_BYTES_MAX, "payment_no must be at most 64 bytes")?;
+    let paid = matches!(it.status, Status::Confirmed);
+    bound(paid || it.payment_no.is_empty(), "only what is paid has a payment")?;
+    let in_time = it.created_ms <= TIME_MS_MAX && it.updated_ms <= TIME_MS_MAX;
+    bound(in_time, "times must be before the year 10000")
 }
 
 /// The units of an activity that is edited.

@@ -17,7 +17,7 @@ pub(crate) fn shard_of(activity: ActivityId, shard_count: u16) -> u16 {
 }
 
 /// Ordinals and ids given out, here or elsewhere.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Directory {
     by_ordinal: BTreeMap<Ordinal, ActivityId>,
     last_id: u64,
@@ -27,6 +27,25 @@ pub(crate) struct Directory {
     adopted: BTreeMap<ReservationId, ActivityId>,
     /// Those of them that brought an order number.
     adopted_orders: BTreeMap<Box<str>, ReservationId>,
+    /// Those of them that had a number in the older system, by it.
+    adopted_olds: BTreeMap<u64, ReservationId>,
+    /// Ids under ordinal 0 that were given here, to what had none that could be kept: all above.
+    /// They are given from 2^32 - 1 downwards, away from the older system's own.
+    fresh_above: u32,
+}
+
+impl Default for Directory {
+    fn default() -> Self {
+        Self {
+            by_ordinal: BTreeMap::new(),
+            last_id: 0,
+            ordinal_min: 0,
+            adopted: BTreeMap::new(),
+            adopted_orders: BTreeMap::new(),
+            adopted_olds: BTreeMap::new(),
+            fresh_above: u32::MAX,
+        }
+    }
 }
 
 impl Directory {
@@ -36,24 +55,63 @@ impl Directory {
         self.by_ordinal.insert(ordinal, activity).is_none_or(|before| before == activity)
     }
 
-    /// Notes that `activity` adopted `reservation`, with the order number that it brought.
+    /// Notes that `activity` adopted `reservation`, with the numbers that it brought. An id with an
+    /// ordinal is one of a lost log: the ordinal leads to the activity from then on, and is used.
     pub(crate) fn adopt(
         &mut self,
         reservation: ReservationId,
         activity: ActivityId,
-        order_no: &str,
+        (old_id, order_no): (u64, &str),
     ) {
-        self.adopted.insert(reservation, activity);
+        let ordinal = reservation.ordinal();
+        if ordinal == Ordinal::ADOPTED {
+            self.adopted.insert(reservation, activity);
+        } else {
+            self.by_ordinal.entry(ordinal).or_insert(activity);
+        }
         if !order_no.is_empty() {
             self.adopted_orders.insert(order_no.into(), reservation);
+        }
+        if old_id != 0 {
+            self.adopted_olds.insert(old_id, reservation);
+        }
+        if ordinal == Ordinal::ADOPTED && reservation.get() != old_id {
+            let given = u32::try_from(reservation.get()).unwrap_or(u32::MAX);
+            self.fresh_above = self.fresh_above.min(given.saturating_sub(1));
         }
     }
 
     /// Forgets what `activity` adopted: it is archived.
     pub(crate) fn forget_adopted(&mut self, activity: ActivityId) {
+        let (by_ordinal, adopted) = (&self.by_ordinal, &self.adopted);
+        let is_its = |id: &ReservationId| {
+            adopted.get(id).or_else(|| by_ordinal.get(&id.ordinal())) == Some(&activity)
+        };
+        self.adopted_orders.retain(|_, id| !is_its(id));
+        self.adopted_olds.retain(|_, id| !is_its(id));
         self.adopted.retain(|_, it| *it != activity);
-        let adopted = &self.adopted;
-        self.adopted_orders.retain(|_, reservation| adopted.contains_key(reservation));
+    }
+
+    /// The reservation that was adopted with this number of the older system.
+    pub(crate) fn adopted_old(&self, old_id: u64) -> Option<ReservationId> {
+        self.adopted_olds.get(&old_id).copied()
+    }
+
+    /// The id under which `old_id` of an older system is adopted: its own where that is free and
+    /// below 2^32, else one that nobody has. `None` where all are used.
+    pub(crate) fn adopted_id(&self, old_id: u64) -> Option<ReservationId> {
+        let is_free = |id: &ReservationId| !self.adopted.contains_key(id);
+        let own = u32::try_from(old_id).ok().and_then(|it| ReservationId::new(it.into()));
+        if let Some(own) = own.filter(|own| is_free(own) && own.get() <= self.fresh_above.into()) {
+            return Some(own);
+        }
+        let fresh = (1..=self.fresh_above).rev();
+        fresh.filter_map(|it| ReservationId::new(it.into())).find(is_free)
+    }
+
+    /// The activity that `ordinal` leads to.
+    pub(crate) fn of_ordinal(&self, ordinal: Ordinal) -> Option<ActivityId> {
+        self.by_ordinal.get(&ordinal).copied()
     }
 
     /// Ordinals below `ordinal` are used elsewhere.
@@ -68,8 +126,8 @@ impl Directory {
 
     /// The activity whose reservation `id` is.
     pub(crate) fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
-        let own = self.by_ordinal.get(&id.ordinal());
-        own.or_else(|| self.adopted.get(&id)).copied()
+        let adopted = self.adopted.get(&id);
+        adopted.or_else(|| self.by_ordinal.get(&id.ordinal())).copied()
     }
 
     /// The reservation that was adopted with `order_no`.
@@ -90,7 +148,9 @@ impl Directory {
             return ActivityId::new(self.last_id + 1);
         }
         let mut taken: Vec<_> = self.by_ordinal.values().map(|id| id.get()).collect();
+        // An activity with reservations of a lost log has several ordinals.
         taken.sort_unstable();
+        taken.dedup();
         let free = taken.iter().zip(1..).find(|(id, wanted)| **id != *wanted);
         ActivityId::new(free.map_or(taken.len() as u64 + 1, |(_, wanted)| wanted))
     }
@@ -141,14 +201,48 @@ mod tests {
     fn an_adopted_reservation_is_found_until_its_activity_is_archived() {
         let mut directory = Directory::default();
         let reservation = ReservationId::new(77).unwrap();
-        directory.adopt(reservation, id(5), "OLD-1");
-        directory.adopt(ReservationId::new(78).unwrap(), id(6), "");
+        directory.adopt(reservation, id(5), (77, "OLD-1"));
+        directory.adopt(ReservationId::new(78).unwrap(), id(6), (78, ""));
         assert_eq!(directory.activity_of(reservation), Some(id(5)));
         assert_eq!(directory.adopted_order("OLD-1"), Some(reservation));
         directory.forget_adopted(id(5));
         assert_eq!(directory.activity_of(reservation), None);
         assert_eq!(directory.adopted_order("OLD-1"), None);
         assert_eq!(directory.activity_of(ReservationId::new(78).unwrap()), Some(id(6)));
+    }
+
+    #[test]
+    fn what_has_no_id_that_can_be_kept_gets_one_that_was_never_given() {
+        let mut directory = Directory::default();
+        let top = u64::from(u32::MAX);
+        let mut adopt = |old_id: u64, order_no: &str| {
+            let id = directory.adopted_id(old_id).unwrap();
+            directory.adopt(id, id_of_activity(), (old_id, order_no));
+            id.get()
+        };
+        assert_eq!(adopt(7, ""), 7);
+        assert_eq!(adopt(top, ""), top, "an older system may have counted that far");
+        assert_eq!(adopt(1 << 40, ""), top - 1);
+        assert_eq!(adopt(0, "OLD-2"), top - 2);
+        assert_eq!(adopt(top - 1, ""), top - 3, "that one is taken");
+        directory.forget_adopted(id_of_activity());
+        assert_eq!(directory.adopted_id(0).map(ReservationId::get), Some(top - 4), "nor later");
+    }
+
+    fn id_of_activity() -> ActivityId {
+        id(5)
+    }
+
+    #[test]
+    fn an_ordinal_of_a_lost_log_leads_on_and_is_used() {
+        let mut directory = Directory::default();
+        directory.insert(Ordinal::new(9).unwrap(), id(5));
+        let lost = ReservationId::new(12 << 32 | 3).unwrap();
+        directory.adopt(lost, id(5), (0, ""));
+        assert_eq!(directory.activity_of(lost), Some(id(5)));
+        assert_eq!(directory.next_ordinal(), Ordinal::new(13));
+        directory.forget_adopted(id(5));
+        assert_eq!(directory.activity_of(lost), Some(id(5)), "SQL answers for it");
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub struct EngineOptions {
     pub in_flight_bytes_max: u64,
     /// Prefix of order numbers, fixed when the directory is formatted.
     pub order_prefix: OrderPrefix,
+    /// The key that hashes request ids, fixed when the directory is formatted; `None` draws one.
+    /// After a restore it is the lost directory's, whose hashes stand in SQL.
+    pub request_hash_key: Option<[u8; 16]>,
     /// How the log's segments are written.
     pub appends: AppendChoice,
     /// Starts although the wall clock lies far behind the log.
@@ -85,6 +88,7 @@ impl EngineOptions {
             frame_bytes_max: u32::try_from(FRAME_BYTES_MAX).unwrap_or(u32::MAX),
             in_flight_bytes_max: IN_FLIGHT_BYTES_MAX,
             order_prefix: OrderPrefix::DEFAULT,
+            request_hash_key: None,
             appends: AppendChoice::Auto,
             accept_clock: false,
             accept_file_system: false,
@@ -198,7 +202,11 @@ impl Engine {
     ) -> Result<(Self, OpenReport), OpenError> {
         check_format(&options)?;
         let order_prefix = options.order_prefix;
-        let fresh = Owner { request_hash_key: random_key(&*device)?, order_prefix };
+        let request_hash_key = match options.request_hash_key {
+            Some(key) => key,
+            None => random_key(&*device)?,
+        };
+        let fresh = Owner { request_hash_key, order_prefix };
         let table_seed = random(&*device)?;
         let mut opening = Opening::begin(
             Arc::clone(&device),

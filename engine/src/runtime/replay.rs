@@ -71,8 +71,8 @@ impl<W: Witness> Replayed<W> {
                 let is_its_own = self.directory.insert(ordinal, activity);
                 return if is_its_own { Ok(()) } else { Err(ReplayError::Ordinal { activity }) };
             }
-            Body::ReservationAdopted { activity, reservation, order_no, .. } => {
-                self.directory.adopt(reservation, activity, order_no);
+            Body::ReservationAdopted { activity, reservation, old_id, order_no, .. } => {
+                self.directory.adopt(reservation, activity, (old_id, order_no));
             }
             Body::Archived { activity } => self.directory.forget_adopted(activity),
             Body::ControlSet { key, .. } => note_floor(&mut self.directory, key),
@@ -93,7 +93,8 @@ impl<W: Witness> Replayed<W> {
         for (id, activity) in shard.activities() {
             self.directory.insert(activity.ordinal(), id);
             for (reservation, adopted) in activity.adopted() {
-                self.directory.adopt(reservation, id, &adopted.order_no);
+                let brought = (adopted.old_id, adopted.order_no.as_ref());
+                self.directory.adopt(reservation, id, brought);
             }
         }
         for (id, tombstone) in shard.tombstones() {

@@ -11,6 +11,7 @@ use super::engine::Engine;
 use crate::core::codec;
 use crate::core::control::Control;
 use crate::core::event::{Body, Event, ShardMarks};
+use crate::core::ids::ActivityId;
 
 /// The sink that makes orders.
 pub const ORDERS_SINK: &str = "sql";
@@ -126,6 +127,11 @@ impl Engine {
     /// The LSN up to which `sink` has said that it holds everything; 0 where it never has.
     pub fn announced_lsn(&self, sink: &str) -> Lsn {
         Lsn(self.inner.control.lock().sink(sink).map_or(0, |sink| sink.lsn))
+    }
+
+    /// Sequence in the shard of `activity` up to which orders are known to be in SQL.
+    pub fn ordered_seq(&self, activity: ActivityId) -> u64 {
+        self.inner.ordered.seq(self.shard_index(activity))
     }
 
     /// Calls `listener` whenever more reservations show as ordered. It must not block.

@@ -16,6 +16,7 @@ use crate::common::Server;
 use crate::front::{Front, PATIENCE, Purchase, WAIT};
 use crate::line::Line;
 use crate::mariadb::MariaDb;
+use crate::provider;
 use crate::shop::{Random, scratch};
 use crate::stores::{Account, Bought, Fate, Figures};
 use crate::valkey::Valkey;
@@ -45,6 +46,8 @@ pub(crate) struct Sale {
     pub(crate) shoppers: u64,
     /// With a second to pay, instead of an hour.
     pub(crate) times_out: bool,
+    /// A shopper whose order SQL will refuse, and who leaves it at that.
+    pub(crate) poisoned: Option<u64>,
     /// What shoppers do with what they got.
     pub(crate) seed: u64,
 }
@@ -73,11 +76,7 @@ impl Market {
 
     /// One statement by the database's own administrator.
     pub(crate) fn sql(&self, sql: &str) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let mut database = MySqlConnection::connect(&self.database.url("mysql")).await.unwrap();
-            database.execute(AssertSqlSafe(sql.to_owned())).await.unwrap();
-        });
+        statement(&self.database, sql);
     }
 
     /// One command to Redis.
@@ -95,7 +94,9 @@ impl Market {
         let sql = self.line.url(SQL_USER, "shop");
         let redis = self.redis_url();
         let args = ["--database", &sql, "--redis", &redis, "--resp-listen", "127.0.0.1:0"];
-        let server = Server::start_in(&self.data_dir.path().join("data"), &args, &[]);
+        let secrets = provider::secrets();
+        let env = [("SLUICE_PAYMENTS__SECRETS", secrets.as_str())];
+        let server = Server::start_in(&self.data_dir(), &args, &env);
         self.front.get_or_init(|| Front::of(&server)).moved_to(&server);
         *self.server.lock().unwrap() = Some(server);
     }
@@ -173,7 +174,13 @@ impl Market {
                 let again = self.buy(activity, user, "first").expect("what was accepted stays so");
                 assert_eq!((again.id, &again.order_no), (bought.id, &bought.order_no));
                 let fate = match random.below(4) {
+                    _ if sale.poisoned == Some(user) => Fate::Unpaid,
                     0 | 1 => Fate::Unpaid,
+                    // A late callback may bring a timed-out one back: told apart elsewhere.
+                    2 if !sale.times_out && user % 2 == 0 => {
+                        self.front().pay_by_callback(&bought.order_no, user);
+                        Fate::Paid
+                    }
                     2 => self.pay(&bought),
                     _ => self.cancel(&bought),
                 };
@@ -209,18 +216,47 @@ impl Market {
         fate_in(&answer.body).unwrap_or_else(|| panic!("{answer:?}"))
     }
 
-    /// Waits until nothing of `activity` is under way any more: what nobody pays has timed out,
-    /// everything else is an order; then SQL, Redis, the engine and its log must say the same as
-    /// the buyers were told.
-    pub(crate) fn assert_agreed(&self, activity: u64, sale: &Sale, what: &str) {
+    /// Waits until nothing of `activity` is under way any more: what nobody pays has timed out, a
+    /// poisoned row is a dead letter, everything else is an order.
+    pub(crate) fn settle(&self, activity: u64, sale: &Sale) {
         let mut account = self.account.lock().unwrap();
         for bought in account.bought.iter_mut().filter(|it| it.activity == activity) {
-            let told = self.settled(bought, sale.times_out);
-            if bought.fate == Fate::Unpaid && sale.times_out {
-                bought.fate = Fate::TimedOut;
+            if bought.fate == Fate::Unpaid {
+                bought.fate = match sale {
+                    Sale { poisoned, .. } if *poisoned == Some(bought.user) => Fate::DeadLetter,
+                    Sale { times_out: true, .. } => Fate::TimedOut,
+                    _ => Fate::Unpaid,
+                };
             }
-            assert_eq!(told, bought.fate.is_held(), "{what}: {bought:?}");
+            self.wait_for(bought);
         }
+    }
+
+    /// Waits until `bought` shows its fate.
+    fn wait_for(&self, bought: &Bought) {
+        let (status, reason) = match bought.fate {
+            Fate::Unpaid | Fate::Paid => ("ordered", None),
+            Fate::Cancelled => ("rolled_back", Some("cancelled")),
+            Fate::TimedOut => ("rolled_back", Some("timeout")),
+            Fate::DeadLetter => ("rolled_back", Some("dead_letter")),
+        };
+        let began = Instant::now();
+        loop {
+            let body = self.front().look(bought.id, bought.user, "1s");
+            if body["status"] == status {
+                assert_eq!(body["reason"].as_str(), reason, "{bought:?}: {body}");
+                return;
+            }
+            assert!(began.elapsed() < PATIENCE, "{bought:?}: {body}");
+            std::thread::sleep(WAIT);
+        }
+    }
+
+    /// Lets everything settle; then SQL, Redis, the engine and its log must say the same as the
+    /// buyers were told.
+    pub(crate) fn assert_agreed(&self, activity: u64, sale: &Sale, what: &str) {
+        self.settle(activity, sale);
+        let account = self.account.lock().unwrap();
         let figures = account.figures(activity);
         self.until_same(what, || account.compare_sql(&self.database.url("shop")));
         self.until_same(what, || account.compare_redis(&self.redis_url()));
@@ -230,20 +266,6 @@ impl Market {
         assert_eq!(seen, [total, available, locked, sold], "{what}");
         let expected = Checked { total, available, locked, sold, rolled_back, reservations };
         assert_eq!(books::check(&self.data_dir(), activity), expected, "{what}");
-    }
-
-    /// Whether `bought` ends as an order that holds its units.
-    fn settled(&self, bought: &Bought, times_out: bool) -> bool {
-        let began = Instant::now();
-        loop {
-            let body = self.front().look(bought.id, bought.user, "1s");
-            match body["status"].as_str() {
-                Some("ordered") if !(times_out && bought.fate == Fate::Unpaid) => return true,
-                Some("rolled_back") => return false,
-                _ => assert!(began.elapsed() < PATIENCE, "{bought:?}: {body}"),
-            }
-            std::thread::sleep(WAIT);
-        }
     }
 
     fn until_same(&self, what: &str, compare: impl Fn() -> Result<(), String>) {
@@ -260,10 +282,13 @@ impl Market {
     }
 }
 
-impl Fate {
-    fn is_held(self) -> bool {
-        matches!(self, Self::Unpaid | Self::Paid)
-    }
+/// One statement by the administrator of `database`.
+pub(crate) fn statement(database: &MariaDb, sql: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut connection = MySqlConnection::connect(&database.url("mysql")).await.unwrap();
+        connection.execute(AssertSqlSafe(sql.to_owned())).await.unwrap();
+    });
 }
 
 fn fate_in(body: &Value) -> Option<Fate> {

@@ -13,11 +13,14 @@ pub(crate) enum Fate {
     Paid,
     Cancelled,
     TimedOut,
+    /// No order can hold it, and so its unit went back.
+    DeadLetter,
 }
 
 impl Fate {
-    fn is_given_back(self) -> bool {
-        matches!(self, Self::Cancelled | Self::TimedOut)
+    /// Whether its unit is free again.
+    pub(crate) fn is_given_back(self) -> bool {
+        matches!(self, Self::Cancelled | Self::TimedOut | Self::DeadLetter)
     }
 }
 
@@ -111,14 +114,16 @@ impl Account {
         let row = |it: &Bought| {
             let Bought { id, order_no, user, activity, fate } = it;
             let taken = format!("{user}:{activity}:{id}");
-            match fate {
-                Fate::Unpaid => format!("{order_no}|pending_payment|{taken}|ordered|-|1"),
-                Fate::Paid => format!("{order_no}|paid|{taken}|ordered|-|1"),
-                Fate::Cancelled => format!("{order_no}|cancelled|-|rolled_back|cancelled|1"),
-                Fate::TimedOut => format!("{order_no}|timeout|-|rolled_back|timeout|1"),
-            }
+            let rest = match fate {
+                Fate::Unpaid => format!("pending_payment|{taken}|ordered|-|1"),
+                Fate::Paid => format!("paid|{taken}|ordered|-|1"),
+                Fate::Cancelled => "cancelled|-|rolled_back|cancelled|1".to_owned(),
+                Fate::TimedOut => "timeout|-|rolled_back|timeout|1".to_owned(),
+                Fate::DeadLetter => return None,
+            };
+            Some(format!("{order_no}|{rest}"))
         };
-        self.bought.iter().map(row).collect()
+        self.bought.iter().filter_map(row).collect()
     }
 
     fn rows_of_activities(&self) -> BTreeSet<String> {
@@ -155,7 +160,7 @@ impl Account {
             match fate {
                 Fate::Unpaid => keys.insert(format!("flashsale:reservation:{id} = {id}")),
                 Fate::Paid => false,
-                Fate::Cancelled | Fate::TimedOut => {
+                Fate::Cancelled | Fate::TimedOut | Fate::DeadLetter => {
                     keys.insert(format!("flashsale:reservation:{id} = rolled_back:{id}"))
                 }
             };

@@ -107,7 +107,7 @@ fn take(root: &Path, direct: bool, seed: u64) -> io::Result<(Vec<Noted>, Vec<Wri
 fn call(log: &Log, device: &TraceDevice, caller: u16, mut random: Random) {
     let shard = if caller < FORMAT.shard_count { caller } else { CONTROL_SHARD };
     for number in 0..RECORDS {
-        let mut body = vec![caller as u8; 16 + random.index(1_200)];
+        let mut body = vec![caller.to_le_bytes()[0]; 16 + random.index(1_200)];
         body[..8].copy_from_slice(&number.to_le_bytes());
         let room = record_bytes(body.len());
         let shard_seq = loop {

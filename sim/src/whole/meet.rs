@@ -9,8 +9,9 @@ use engine::core::event::RestoreReason;
 use engine::core::ids::UserId;
 
 use super::ledger::{Entry, Life};
+use super::relations::Row;
 use super::shop::{Shop, Stop};
-use super::sql::{self, Row};
+use super::sql;
 
 /// O11: what is open when the faults stop is done within this many batches.
 const BATCHES_MAX: u64 = 10_000;

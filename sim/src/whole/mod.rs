@@ -9,13 +9,15 @@
 //! | book | what must hold |
 //! |---|---|
 //! | what clients were told | every accepted purchase is in the log, under the id that was told |
-//! | the [`ledger`] of the log | units add up at every record, each request at most one reservation |
+//! | the [`ledger`] of the log | units add up at every record; a request is one reservation |
 //! | the engine | its state is the ledger's, and that of the same log opened anew |
 //! | SQL | every reservation one order or one dead letter, units and flows as in the ledger |
 
+mod host;
 mod ledger;
 mod meet;
 pub mod planted;
+mod relations;
 mod shop;
 mod shoppers;
 mod sql;

@@ -6,101 +6,24 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use bridge::follow::{FollowError, Follower, Step};
-use bridge::host::{Failure, Host};
 use bridge::sql::sink::OrderOptions;
 use engine::core::command::Refusal;
-use engine::core::ids::{ActivityId, OrderPrefix, ReservationId};
+use engine::core::ids::{ActivityId, ReservationId};
 use engine::{Busy, Engine, EngineOptions, Pending, PublicStatus, Purchase, Refused, TimeSource};
+use wal::LogUnavailable;
 use wal::device::sim::{Fate, Image, SimDevice};
-use wal::{LogIdentity, LogUnavailable, Lsn};
 
+use super::host::{SimHost, SimTime};
 use super::ledger::{Ledger, Request};
 use super::planted::{self, Bug};
 use super::sql::SimSql;
 use crate::fates::Random;
 
 const SEGMENT_BYTES: u64 = 256 * 1024;
-
-/// A clock that stands until it is moved.
-#[derive(Default)]
-pub(super) struct SimTime(AtomicU64);
-
-impl SimTime {
-    /// A clock that shows `ms`, Unix milliseconds.
-    pub(super) fn new(ms: u64) -> Self {
-        Self(AtomicU64::new(ms))
-    }
-
-    /// Moves it on.
-    pub(super) fn advance_ms(&self, ms: u64) {
-        self.0.fetch_add(ms, Ordering::Relaxed);
-    }
-}
-
-impl TimeSource for SimTime {
-    fn wall_ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.wall_ms())
-    }
-}
-
-/// The engine as its bridge sees it where nobody else commits.
-#[derive(Clone)]
-pub(super) struct SimHost(Engine);
-
-impl Host for SimHost {
-    type Source = wal::Reader;
-
-    fn identity(&self) -> LogIdentity {
-        self.0.identity()
-    }
-
-    fn source(&self) -> wal::Reader {
-        self.0.reader()
-    }
-
-    fn durable_lsn(&self) -> Lsn {
-        self.0.durable_lsn()
-    }
-
-    fn wait_durable_beyond(&self, lsn: Lsn, _: Duration) -> bool {
-        self.0.durable_lsn() > lsn
-    }
-
-    fn order_prefix(&self) -> OrderPrefix {
-        self.0.order_prefix()
-    }
-
-    fn request_hash_key(&self) -> [u8; 16] {
-        self.0.request_hash_key()
-    }
-
-    fn announced_lsn(&self, sink: &str) -> Lsn {
-        self.0.announced_lsn(sink)
-    }
-
-    fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
-        self.0.sink_advanced(sink, lsn, marks)
-    }
-
-    fn dead_letter(&self, failures: &[Failure], why: &str) -> Result<(), Busy> {
-        for failure in failures {
-            let told = self.0.dead_lettered(failure.reservation, failure.shard_seq, why)?;
-            self.0.commit().map_err(|_| Busy::LogUnavailable)?;
-            let _ = told.wait().map_err(|_| Busy::LogUnavailable)?;
-        }
-        Ok(())
-    }
-}
 
 /// A purchase whose answer is not told yet.
 pub(super) struct Asked {

@@ -5,11 +5,11 @@
 //! before it:
 //!
 //! | step | what is written | a crash right after it leaves |
-//! |------|-----------------|--------------------------------|
+//! |------|-----------------|-------------------------------|
 //! | 1    | a copy of CONTROL in quarantine | the damaged log |
 //! | 2    | a draft of the segment the log will end in: its frames, then zeros | the damaged log |
-//! | 3    | the segments behind it are moved to quarantine, the last one first | a log that is refused for a missing segment |
-//! | 4    | the segment itself gets a second name in quarantine, then the draft takes its first | the same |
+//! | 3    | the segments behind it go to quarantine, the last one first | a log refused as cut |
+//! | 4    | the segment gets a name in quarantine, then the draft takes its own | the same |
 //! | 5    | CONTROL names it as the last segment, without a clean end | the repaired log |
 //!
 //! Existing files are moved, never written to, and a repair that was cut short is done again from

@@ -21,7 +21,8 @@ impl<'a> Fold<'a, '_> {
         match body {
             Body::Reserved { activity, front, user, quantity, figures, request_id, .. } => {
                 let order_no = self.site.order_prefix.order_no(id);
-                self.bear(id, order_no, user, quantity, activity, request_id, at_ms)?;
+                let request = (Some(request_id), self.site.hasher.hash(request_id));
+                self.bear(id, order_no, user, quantity, activity, request, at_ms)?;
                 self.reservation(id)?.needs_address = front == Front::Http;
                 let pools = (Pool::Available, Pool::Locked, quantity);
                 self.shift(activity, figures, pools, Change::Deduct, "reservation", id)?;
@@ -133,6 +134,7 @@ impl<'a> Fold<'a, '_> {
             updated_ms,
             figures,
             request_id,
+            request_hash,
             payment_no,
             ..
         } = body
@@ -143,7 +145,9 @@ impl<'a> Fold<'a, '_> {
             "" => self.site.order_prefix.order_no(id),
             order_no => order_no.to_owned(),
         };
-        self.bear(id, order_no, user, quantity, activity, request_id, created_ms)?;
+        // Empty where only its hash is known any more.
+        let request = ((!request_id.is_empty()).then_some(request_id), request_hash);
+        self.bear(id, order_no, user, quantity, activity, request, created_ms)?;
         let row = self.touch(activity)?.figures;
         let reservation = self.reservation(id)?;
         let expected = match status {
@@ -169,10 +173,9 @@ impl<'a> Fold<'a, '_> {
         user: UserId,
         quantity: u32,
         activity: ActivityId,
-        request_id: &'a str,
+        request: (Option<&'a str>, u128),
         created_ms: u64,
     ) -> Result<(), SinkError> {
-        let request = (request_id, self.site.hasher.hash(request_id));
         let row = self.activities.get_mut(activity)?;
         let new = Reservation::new(id, order_no, user, quantity, row, request, created_ms);
         self.by_id.insert(id, self.reservations.len());

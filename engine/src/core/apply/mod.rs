@@ -153,7 +153,7 @@ pub fn apply(shard: &mut Shard, event: &Event<'_>, shard_seq: u64) -> Result<(),
 /// The hash that a rare event is known by.
 fn hash_of(shard: &Shard, body: &Body<'_>) -> Option<u128> {
     match *body {
-        Body::ReservationAdopted { request_id, .. } => Some(shard.requests().hash(request_id)),
+        Body::ReservationAdopted { request_hash, .. } => Some(request_hash),
         Body::PaymentRecorded { channel, transaction, .. } => {
             Some(shard.requests().receipt(channel, transaction))
         }

@@ -203,6 +203,25 @@ impl Field for Flag {
     }
 }
 
+/// The keyed hash of a request id.
+pub(super) struct Hash;
+
+impl Field for Hash {
+    type Value<'a> = u128;
+
+    fn fits(_value: u128) -> bool {
+        true
+    }
+
+    fn put(value: u128, out: &mut Writer<'_>) {
+        out.fixed(value.to_le_bytes());
+    }
+
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<u128> {
+        Some(u128::from_le_bytes(reader.bytes(16)?.try_into().ok()?))
+    }
+}
+
 /// A value of a closed set.
 pub(super) struct Code<C>(PhantomData<C>);
 

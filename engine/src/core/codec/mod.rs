@@ -47,9 +47,9 @@ mod texts;
 mod writer;
 
 use self::fields::{
-    Activity, ActivityOrdinal, AnyReservation, Attempt, By, Code, DecreaseOp, Field, Flag, Marks,
-    MaybeActivity, MaybeBy, MaybeReservation, Money, Number, Quantity, Reservation, Terms, Time,
-    UnitFigures, Units, User, Version,
+    Activity, ActivityOrdinal, AnyReservation, Attempt, By, Code, DecreaseOp, Field, Flag, Hash,
+    Marks, MaybeActivity, MaybeBy, MaybeReservation, Money, Number, Quantity, Reservation, Terms,
+    Time, UnitFigures, Units, User, Version,
 };
 use self::reader::Reader;
 use self::texts::{Bytes, Short, Text};
@@ -247,8 +247,8 @@ layout! {
     49 ReservationAdopted {
         activity: Activity, reservation: AnyReservation, old_id: Number, status: Code<Status>,
         user: User, quantity: Quantity, created_ms: Time, updated_ms: Time, held: Units,
-        figures: UnitFigures, order_no: Short<0, ORDER_NO_BYTES_MAX>, request_id: RequestId,
-        payment_no: Short<0, PAYMENT_NO_BYTES_MAX>,
+        figures: UnitFigures, request_hash: Hash, order_no: Short<0, ORDER_NO_BYTES_MAX>,
+        request_id: Short<0, REQUEST_ID_BYTES_MAX>, payment_no: Short<0, PAYMENT_NO_BYTES_MAX>,
     }
 
     64 ControlSet {

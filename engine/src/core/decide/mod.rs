@@ -4,6 +4,7 @@
 //! repeated command is answered, not done again), then the rules. Nothing is changed here; an
 //! accepted outcome is one to three events, for [`apply`](super::apply::apply).
 
+pub(super) mod adopt;
 mod archive;
 mod callback;
 mod control;
@@ -13,6 +14,9 @@ mod payment;
 pub(super) mod purchase;
 mod refund;
 
+pub use self::adopt::{
+    AdoptActivity, AdoptReservation, Adoption, adopt_activity, adopt_reservation,
+};
 pub use self::callback::unknown_payment;
 pub use self::control::{SetControl, clear_control, set_control};
 pub use self::purchase::{Purchase, reserve};

@@ -87,7 +87,7 @@ fn show_body(body: &Body<'_>, out: &mut Fields) {
         SinkAdvanced { sink, lsn as "sink_lsn", shards }
         ActivityAdopted { activity, ordinal, version, figures, on_sale, definition }
         ReservationAdopted { activity, reservation, old_id, order_no, status, user, quantity,
-            created_ms, updated_ms, held, figures, request_id, payment_no }
+            created_ms, updated_ms, held, figures, request_id, request_hash, payment_no }
         ControlSet { actor, key, value, expires_ms }
         ControlCleared { actor, key }
     );
@@ -118,6 +118,7 @@ show_as! {
     u16, self => *self;
     u32, self => *self;
     u64, self => *self;
+    u128, self => format!("{self:032x}");
     bool, self => *self;
     &str, self => *self;
     &[u8], self => hex(self);

@@ -1,0 +1,380 @@
+//! Page by page through the engine's state and SQL's rows: bounded memory, whatever their size.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use engine::core::ids::{ActivityId, ReservationId};
+use wal::Lsn;
+
+use super::compare::{Expected, Row, Units, UnitsRow, difference};
+use super::{Kind, Mismatch, Report};
+use crate::Watcher;
+use crate::redis::Present;
+use crate::redis::stocks::{self, Stocks};
+use crate::sql::SinkError;
+use crate::sql::database::Database;
+use crate::sql::facts;
+use crate::sql::mend::{Aside, Mender};
+use crate::sql::readers::Readers;
+use crate::sql::split::Split;
+use crate::sql::store::StoreError;
+
+/// Times that what moved meanwhile is looked at again.
+const ROUNDS_MAX: usize = 3;
+
+/// How long a sink is waited for.
+const SINK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two looks at where it is.
+const SINK_POLL: Duration = Duration::from_millis(10);
+
+/// Why a run could not be finished. Nothing was written but what its report names.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// SQL can't be read.
+    #[error("the database can't be compared: {0}")]
+    Read(#[from] StoreError),
+    /// SQL can't be mended.
+    #[error("the database can't be mended: {0}")]
+    Mend(#[from] SinkError),
+    /// The log has failed: the server is about to end.
+    #[error("the log has failed")]
+    LogFailed,
+}
+
+/// What is compared.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    /// Units and switches of all activities.
+    Sums,
+    /// The same, and every reservation.
+    Everything,
+}
+
+/// The engine, as the comparison needs it.
+pub trait Ledger: Present {
+    /// Whether an activity is archived: SQL has it, and nobody else.
+    fn is_archived(&self, id: ActivityId) -> bool;
+
+    /// Sequence in the shard of `id` up to which the orders sink is known to have come.
+    fn ordered_seq(&self, id: ActivityId) -> u64;
+}
+
+impl Ledger for engine::Engine {
+    fn is_archived(&self, id: ActivityId) -> bool {
+        self.archived(id).is_some()
+    }
+
+    fn ordered_seq(&self, id: ActivityId) -> u64 {
+        self.ordered_seq(id)
+    }
+}
+
+/// Compares, and mends where it is told to.
+pub struct Reconciler<'h, H> {
+    host: &'h H,
+    database: Database,
+    readers: Readers,
+    split: Split,
+    sink: Watcher,
+    redis: Option<(Stocks, Watcher)>,
+    repair: bool,
+    report: Report,
+}
+
+impl<'h, H: Ledger> Reconciler<'h, H> {
+    /// A run over `host` and `database`, whose sink `sink` looks at.
+    pub fn new(host: &'h H, database: Database, split: Split, sink: Watcher) -> Self {
+        let readers = Readers::of(&database);
+        let report = Report::default();
+        Self { host, database, readers, split, sink, redis: None, repair: false, report }
+    }
+
+    /// Compares the units in Redis, too.
+    #[must_use]
+    pub fn with_redis(self, stocks: Stocks, mirror: Watcher) -> Self {
+        Self { redis: Some((stocks, mirror)), ..self }
+    }
+
+    /// Mends what is found.
+    #[must_use]
+    pub fn repairing(self, repair: bool) -> Self {
+        Self { repair, ..self }
+    }
+
+    /// Compares.
+    ///
+    /// # Errors
+    /// [`ReconcileError`].
+    pub async fn run(mut self, scope: Scope) -> Result<Report, ReconcileError> {
+        let ids = self.host.activities();
+        for ids in ids.chunks(facts::PAGE_ROWS) {
+            self.sums(ids).await?;
+            self.redis(ids).await?;
+        }
+        self.stray_activities().await?;
+        if scope == Scope::Everything {
+            for id in ids {
+                self.reservations(id).await?;
+            }
+            self.stray_rows().await?;
+            self.stray_orders().await?;
+        }
+        self.readers.close().await;
+        Ok(self.report)
+    }
+
+    fn mender(&self) -> Mender<'_, H> {
+        Mender { host: self.host, database: &self.database, split: self.split }
+    }
+
+    async fn sums(&mut self, ids: &[ActivityId]) -> Result<(), ReconcileError> {
+        let mut left = ids.to_vec();
+        for _ in 0..ROUNDS_MAX {
+            let units = self.units(&left);
+            left.clear();
+            let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
+            if !passed(&self.sink, target).await {
+                left.extend(units.iter().map(|units| units.id));
+                break;
+            }
+            let keys: Vec<u64> = units.iter().map(|units| units.id.get()).collect();
+            let mut snapshot = self.readers.snapshot().await?;
+            let rows = facts::units(&mut snapshot, &keys).await?;
+            drop(snapshot);
+            let rows: HashMap<u64, UnitsRow> = rows.into_iter().map(|row| (row.id, row)).collect();
+            for units in units {
+                let (row, must) = (rows.get(&units.id.get()), UnitsRow::expected(&units));
+                if row == Some(&must) {
+                    self.report.activities += 1;
+                } else if self.units(&[units.id]).first() == Some(&units) {
+                    self.report.activities += 1;
+                    let repaired = self.repair && self.mender().activity(&units).await?;
+                    self.report.add(Mismatch {
+                        kind: Kind::Activity,
+                        place: format!("flashsale_activities {}", units.id),
+                        found: row.map_or_else(|| "absent".to_owned(), units_text),
+                        expected: units_text(&must),
+                        repaired,
+                    });
+                } else {
+                    left.push(units.id);
+                }
+            }
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
+        self.report.in_flight += left.len() as u64;
+        Ok(())
+    }
+
+    fn units(&self, ids: &[ActivityId]) -> Vec<Units> {
+        let look = |id: &ActivityId| self.host.look(*id, |it| Units::of(*id, it));
+        ids.iter().filter_map(look).collect()
+    }
+
+    /// Units in Redis: the scrubber mends them by itself, all the time; here they are told.
+    async fn redis(&mut self, ids: &[ActivityId]) -> Result<(), ReconcileError> {
+        let Some((stocks, mirror)) = &self.redis else { return Ok(()) };
+        let known = ids.iter().filter_map(|id| stocks::known(self.host, *id));
+        let known: Vec<_> = known.filter(|it| stocks.is_told(it)).collect();
+        let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
+        if !passed(mirror, target).await {
+            return Ok(());
+        }
+        // A Redis that does not answer is the mirror's to report.
+        let Ok(found) = stocks.read(&known).await else { return Ok(()) };
+        let mut told = Vec::new();
+        for (known, found) in known.iter().zip(found) {
+            let must = stocks.expected(known);
+            let still = stocks::known(self.host, known.id).as_ref() == Some(known);
+            if found.as_deref() != must.as_deref() && still {
+                told.push(Mismatch {
+                    kind: Kind::RedisStock,
+                    place: stocks.key(known).unwrap_or_default(),
+                    found: found.unwrap_or_else(|| "absent".to_owned()),
+                    expected: must.unwrap_or_else(|| "absent".to_owned()),
+                    repaired: false,
+                });
+            }
+        }
+        told.into_iter().for_each(|mismatch| self.report.add(mismatch));
+        Ok(())
+    }
+
+    async fn stray_activities(&mut self) -> Result<(), ReconcileError> {
+        let mut after = 0;
+        loop {
+            let mut snapshot = self.readers.snapshot().await?;
+            let page = facts::next_units(&mut snapshot, after).await?;
+            drop(snapshot);
+            let Some(last) = page.last() else { return Ok(()) };
+            after = last.id;
+            for row in page {
+                let id = ActivityId::new(row.id);
+                let is_known = id.is_some_and(|id| {
+                    self.host.look(id, |_| ()).is_some() || self.host.is_archived(id)
+                });
+                if !is_known {
+                    self.report.add(Mismatch {
+                        kind: Kind::StrayActivity,
+                        place: format!("flashsale_activities {}", row.id),
+                        found: units_text(&row),
+                        expected: "absent".to_owned(),
+                        repaired: false,
+                    });
+                }
+            }
+        }
+    }
+
+    async fn reservations(&mut self, id: ActivityId) -> Result<(), ReconcileError> {
+        let prefix = self.host.order_prefix();
+        let mut from = 0;
+        loop {
+            let read = |it: &_| Expected::page(id, it, from, facts::PAGE_ROWS, prefix);
+            let page = self.host.look(id, read).unwrap_or_default();
+            if page.is_empty() {
+                return Ok(());
+            }
+            from += page.len();
+            self.page(page).await?;
+        }
+    }
+
+    async fn page(&mut self, page: Vec<Expected>) -> Result<(), ReconcileError> {
+        let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
+        let is_behind = !passed(&self.sink, target).await;
+        let keys: Vec<u64> = page.iter().map(|it| it.id.get()).collect();
+        let mut snapshot = self.readers.snapshot().await?;
+        let rows = facts::rows(&mut snapshot, &keys).await?;
+        drop(snapshot);
+        let rows: HashMap<u64, Row> = rows.into_iter().map(|row| (row.id, row)).collect();
+        for expected in page {
+            let row = rows.get(&expected.id.get());
+            if is_behind {
+                self.report.in_flight += 1;
+                self.before_its_time(&expected, row).await?;
+                continue;
+            }
+            self.report.reservations += 1;
+            let Some((kind, found, must)) = difference(&expected, row) else { continue };
+            let prefix = self.host.order_prefix();
+            let read = |it: &_| Expected::of(expected.activity, it, expected.id, prefix);
+            if self.host.look(expected.activity, read).flatten().as_ref() != Some(&expected) {
+                self.report.in_flight += 1;
+                continue;
+            }
+            let repaired = self.repair && self.mender().reservation(&expected, prefix).await?;
+            let place = format!("flashsale_pre_deductions {}", expected.id);
+            self.report.add(Mismatch { kind, place, found, expected: must, repaired });
+        }
+        Ok(())
+    }
+
+    /// A row that stands where the sink has yet to write: it is nobody's here, and the sink halts
+    /// at it.
+    async fn before_its_time(
+        &mut self,
+        expected: &Expected,
+        row: Option<&Row>,
+    ) -> Result<(), ReconcileError> {
+        let Some(row) = row else { return Ok(()) };
+        let (of, seq) = (expected.activity, expected.shard_seq);
+        let is_foreign = || seq > self.host.ordered_seq(of);
+        if !is_foreign() || difference(expected, Some(row)).is_none() {
+            return Ok(());
+        }
+        let aside = Aside::Reservation(row.id);
+        let repaired = self.repair && self.mender().aside(&aside, of, is_foreign).await?;
+        self.report.add(Mismatch {
+            kind: Kind::Foreign,
+            place: format!("flashsale_pre_deductions {}", row.id),
+            found: format!("a row for user {}", row.user),
+            expected: "absent until the sink comes there".to_owned(),
+            repaired,
+        });
+        Ok(())
+    }
+
+    async fn stray_rows(&mut self) -> Result<(), ReconcileError> {
+        let mut after = 0;
+        loop {
+            let mut snapshot = self.readers.snapshot().await?;
+            let page = facts::next_ids(&mut snapshot, after).await?;
+            drop(snapshot);
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after = *last;
+            for (id, activity) in page {
+                // The log is ahead of SQL: what it does not know by now, it never wrote there.
+                let (Some(of), Some(known)) = (ActivityId::new(activity), ReservationId::new(id))
+                else {
+                    continue;
+                };
+                let is_stray = || {
+                    let is_here = self.host.look(of, |it| it.slot(known).is_some());
+                    is_here.is_none_or(|is_here| !is_here) && !self.host.is_archived(of)
+                };
+                if is_stray() {
+                    let aside = Aside::Reservation(id);
+                    let repaired = self.repair && self.mender().aside(&aside, of, is_stray).await?;
+                    self.stray(format!("flashsale_pre_deductions {id}"), activity, repaired);
+                }
+            }
+        }
+    }
+
+    async fn stray_orders(&mut self) -> Result<(), ReconcileError> {
+        let mut after = String::new();
+        loop {
+            let mut snapshot = self.readers.snapshot().await?;
+            let page = facts::stray_orders(&mut snapshot, &after).await?;
+            drop(snapshot);
+            let Some((last, _)) = page.last() else { return Ok(()) };
+            after.clone_from(last);
+            for (order_no, activity) in page {
+                let place = format!("orders {order_no}");
+                let aside = Aside::Order(order_no);
+                let repaired = match ActivityId::new(activity) {
+                    Some(of) if self.repair && !self.host.is_archived(of) => {
+                        // Its reservation would have come in the same transaction.
+                        self.mender().aside(&aside, of, || true).await?
+                    }
+                    _ => false,
+                };
+                self.stray(place, activity, repaired);
+            }
+        }
+    }
+
+    fn stray(&mut self, place: String, activity: u64, repaired: bool) {
+        let (found, expected) = (format!("of activity {activity}"), "absent".to_owned());
+        self.report.add(Mismatch { kind: Kind::Stray, place, found, expected, repaired });
+    }
+}
+
+fn units_text(row: &UnitsRow) -> String {
+    let [available, locked, sold] = row.units;
+    let [on_sale, paused, drained] = row.switches;
+    format!(
+        "{available} available, {locked} locked, {sold} sold, on_sale {on_sale}, paused {paused}, \
+         drained {drained}, version {}",
+        row.version
+    )
+}
+
+/// Waits until a sink holds everything up to `target`; whether it does.
+async fn passed(sink: &Watcher, target: Lsn) -> bool {
+    let until = Instant::now() + SINK_PATIENCE;
+    loop {
+        let status = sink.status();
+        if status.applied_lsn >= target {
+            return true;
+        }
+        if !status.state.may_move() || Instant::now() >= until {
+            return false;
+        }
+        tokio::time::sleep(SINK_POLL).await;
+    }
+}
