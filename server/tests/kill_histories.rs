@@ -64,7 +64,7 @@ struct Known {
 impl Known {
     /// Which one of its activity it is.
     fn position(&self) -> u32 {
-        (self.id & u64::from(u32::MAX)) as u32
+        u32::try_from(self.id & u64::from(u32::MAX)).unwrap()
     }
 }
 

@@ -177,7 +177,7 @@ impl Market {
                     _ if sale.poisoned == Some(user) => Fate::Unpaid,
                     0 | 1 => Fate::Unpaid,
                     // A late callback may bring a timed-out one back: told apart elsewhere.
-                    2 if !sale.times_out && user % 2 == 0 => {
+                    2 if !sale.times_out && user.is_multiple_of(2) => {
                         self.front().pay_by_callback(&bought.order_no, user);
                         Fate::Paid
                     }
