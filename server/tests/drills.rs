@@ -14,6 +14,8 @@ mod line;
 mod mariadb;
 #[path = "common/market.rs"]
 mod market;
+#[path = "common/provider.rs"]
+mod provider;
 #[path = "common/shop.rs"]
 mod shop;
 #[path = "common/stores.rs"]
