@@ -1,6 +1,6 @@
 //! Page by page through the engine's state and SQL's rows: bounded memory, whatever their size.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use engine::core::ids::{ActivityId, ReservationId};
@@ -70,6 +70,21 @@ impl Ledger for engine::Engine {
     }
 }
 
+/// The figures of some activities.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SideBySide {
+    /// The engine's.
+    pub engine: Vec<Units>,
+    /// SQL's, of those that it has.
+    pub sql: Vec<UnitsRow>,
+    /// Where SQL's cursor stood.
+    pub sql_lsn: Option<Lsn>,
+    /// What stands in Redis; `None` where the key is absent.
+    pub redis: BTreeMap<ActivityId, Option<String>>,
+    /// Where the mirror's cursor stood.
+    pub redis_lsn: Option<Lsn>,
+}
+
 /// Compares, and mends where it is told to.
 pub struct Reconciler<'h, H> {
     host: &'h H,
@@ -79,6 +94,7 @@ pub struct Reconciler<'h, H> {
     sink: Watcher,
     redis: Option<(Stocks, Watcher)>,
     repair: bool,
+    patience: Duration,
     report: Report,
 }
 
@@ -87,7 +103,8 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
     pub fn new(host: &'h H, database: Database, split: Split, sink: Watcher) -> Self {
         let readers = Readers::of(&database);
         let report = Report::default();
-        Self { host, database, readers, split, sink, redis: None, repair: false, report }
+        let (redis, repair, patience) = (None, false, SINK_PATIENCE);
+        Self { host, database, readers, split, sink, redis, repair, patience, report }
     }
 
     /// Compares the units in Redis, too.
@@ -100,6 +117,30 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
     #[must_use]
     pub fn repairing(self, repair: bool) -> Self {
         Self { repair, ..self }
+    }
+
+    /// What engine, SQL and Redis say of `ids`, each as it is now.
+    ///
+    /// # Errors
+    /// [`ReconcileError`]; a Redis that does not answer is none.
+    pub async fn side_by_side(self, ids: &[ActivityId]) -> Result<SideBySide, ReconcileError> {
+        let engine = self.units(ids);
+        let keys: Vec<u64> = ids.iter().map(|id| id.get()).collect();
+        let mut snapshot = self.readers.snapshot().await?;
+        let sql_lsn = facts::cursor_lsn(&mut snapshot).await?;
+        let sql = facts::units(&mut snapshot, &keys).await?;
+        drop(snapshot);
+        self.readers.close().await;
+        let mut redis = BTreeMap::new();
+        let mut redis_lsn = None;
+        if let Some((stocks, _)) = &self.redis {
+            let known: Vec<_> = ids.iter().filter_map(|id| stocks::known(self.host, *id)).collect();
+            if let (Ok(found), Ok(lsn)) = (stocks.read(&known).await, stocks.cursor(&known).await) {
+                redis_lsn = lsn;
+                redis = known.iter().map(|it| it.id).zip(found).collect();
+            }
+        }
+        Ok(SideBySide { engine, sql, sql_lsn, redis, redis_lsn })
     }
 
     /// Compares.
@@ -134,7 +175,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
             let units = self.units(&left);
             left.clear();
             let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
-            if !passed(&self.sink, target).await {
+            if !passed(&self.sink, target, &mut self.patience).await {
                 left.extend(units.iter().map(|units| units.id));
                 break;
             }
@@ -180,7 +221,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         let known = ids.iter().filter_map(|id| stocks::known(self.host, *id));
         let known: Vec<_> = known.filter(|it| stocks.is_told(it)).collect();
         let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
-        if !passed(mirror, target).await {
+        if !passed(mirror, target, &mut self.patience).await {
             return Ok(());
         }
         // A Redis that does not answer is the mirror's to report.
@@ -245,7 +286,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
 
     async fn page(&mut self, page: Vec<Expected>) -> Result<(), ReconcileError> {
         let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
-        let is_behind = !passed(&self.sink, target).await;
+        let is_behind = !passed(&self.sink, target, &mut self.patience).await;
         let keys: Vec<u64> = page.iter().map(|it| it.id.get()).collect();
         let mut snapshot = self.readers.snapshot().await?;
         let rows = facts::rows(&mut snapshot, &keys).await?;
@@ -365,14 +406,17 @@ fn units_text(row: &UnitsRow) -> String {
 }
 
 /// Waits until a sink holds everything up to `target`; whether it does.
-async fn passed(sink: &Watcher, target: Lsn) -> bool {
-    let until = Instant::now() + SINK_PATIENCE;
+async fn passed(sink: &Watcher, target: Lsn, patience: &mut Duration) -> bool {
+    let until = Instant::now() + *patience;
     loop {
         let status = sink.status();
         if status.applied_lsn >= target {
+            *patience = SINK_PATIENCE;
             return true;
         }
         if !status.state.may_move() || Instant::now() >= until {
+            // One that is far behind is waited for once, not page by page.
+            *patience = Duration::ZERO;
             return false;
         }
         tokio::time::sleep(SINK_POLL).await;

@@ -41,4 +41,5 @@ pub mod sqlite;
 pub mod store;
 mod tables;
 
+pub(crate) use chunks::placeholders;
 pub use fault::SinkError;

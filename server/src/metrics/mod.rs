@@ -5,6 +5,7 @@ mod export;
 mod gate;
 mod mirror;
 mod payments;
+mod reconcile;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -47,6 +48,9 @@ const ROUTES: &[&str] = &[
     "/api/admin/dead-letters",
     "/api/admin/dead-letters/{id}/retry",
     "/api/admin/dead-letters/{id}/rollback",
+    "/api/admin/stocks",
+    "/api/admin/reconcile",
+    "/api/admin/resume-timers",
     "/api/admin/skus",
     "/api/admin/users",
     "/api/admin/users/{id}/password",
