@@ -21,6 +21,7 @@
 
 pub mod compare;
 pub mod run;
+mod strays;
 
 use std::fmt;
 

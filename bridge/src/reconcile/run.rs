@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use engine::core::ids::{ActivityId, ReservationId};
+use engine::core::ids::ActivityId;
 use wal::Lsn;
 
 use super::compare::{Expected, Row, Units, UnitsRow, difference};
@@ -87,15 +87,15 @@ pub struct SideBySide {
 
 /// Compares, and mends where it is told to.
 pub struct Reconciler<'h, H> {
-    host: &'h H,
+    pub(super) host: &'h H,
     database: Database,
-    readers: Readers,
+    pub(super) readers: Readers,
     split: Split,
     sink: Watcher,
     redis: Option<(Stocks, Watcher)>,
-    repair: bool,
+    pub(super) repair: bool,
     patience: Duration,
-    report: Report,
+    pub(super) report: Report,
 }
 
 impl<'h, H: Ledger> Reconciler<'h, H> {
@@ -165,7 +165,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         Ok(self.report)
     }
 
-    fn mender(&self) -> Mender<'_, H> {
+    pub(super) fn mender(&self) -> Mender<'_, H> {
         Mender { host: self.host, database: &self.database, split: self.split }
     }
 
@@ -244,32 +244,6 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         Ok(())
     }
 
-    async fn stray_activities(&mut self) -> Result<(), ReconcileError> {
-        let mut after = 0;
-        loop {
-            let mut snapshot = self.readers.snapshot().await?;
-            let page = facts::next_units(&mut snapshot, after).await?;
-            drop(snapshot);
-            let Some(last) = page.last() else { return Ok(()) };
-            after = last.id;
-            for row in page {
-                let id = ActivityId::new(row.id);
-                let is_known = id.is_some_and(|id| {
-                    self.host.look(id, |_| ()).is_some() || self.host.is_archived(id)
-                });
-                if !is_known {
-                    self.report.add(Mismatch {
-                        kind: Kind::StrayActivity,
-                        place: format!("flashsale_activities {}", row.id),
-                        found: units_text(&row),
-                        expected: "absent".to_owned(),
-                        repaired: false,
-                    });
-                }
-            }
-        }
-    }
-
     async fn reservations(&mut self, id: ActivityId) -> Result<(), ReconcileError> {
         let prefix = self.host.order_prefix();
         let mut from = 0;
@@ -324,7 +298,11 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         let Some(row) = row else { return Ok(()) };
         let (of, seq) = (expected.activity, expected.shard_seq);
         let is_foreign = || seq > self.host.ordered_seq(of);
-        if !is_foreign() || difference(expected, Some(row)).is_none() {
+        // One that the sink has just written, and whose mark is on its way, is its own.
+        let is_theirs = |kind| kind == Kind::Foreign;
+        if !difference(expected, Some(row)).is_some_and(|(kind, ..)| is_theirs(kind))
+            || !is_foreign()
+        {
             return Ok(());
         }
         let aside = Aside::Reservation(row.id);
@@ -338,64 +316,9 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         });
         Ok(())
     }
-
-    async fn stray_rows(&mut self) -> Result<(), ReconcileError> {
-        let mut after = 0;
-        loop {
-            let mut snapshot = self.readers.snapshot().await?;
-            let page = facts::next_ids(&mut snapshot, after).await?;
-            drop(snapshot);
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after = *last;
-            for (id, activity) in page {
-                // The log is ahead of SQL: what it does not know by now, it never wrote there.
-                let (Some(of), Some(known)) = (ActivityId::new(activity), ReservationId::new(id))
-                else {
-                    continue;
-                };
-                let is_stray = || {
-                    let is_here = self.host.look(of, |it| it.slot(known).is_some());
-                    is_here.is_none_or(|is_here| !is_here) && !self.host.is_archived(of)
-                };
-                if is_stray() {
-                    let aside = Aside::Reservation(id);
-                    let repaired = self.repair && self.mender().aside(&aside, of, is_stray).await?;
-                    self.stray(format!("flashsale_pre_deductions {id}"), activity, repaired);
-                }
-            }
-        }
-    }
-
-    async fn stray_orders(&mut self) -> Result<(), ReconcileError> {
-        let mut after = String::new();
-        loop {
-            let mut snapshot = self.readers.snapshot().await?;
-            let page = facts::stray_orders(&mut snapshot, &after).await?;
-            drop(snapshot);
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after.clone_from(last);
-            for (order_no, activity) in page {
-                let place = format!("orders {order_no}");
-                let aside = Aside::Order(order_no);
-                let repaired = match ActivityId::new(activity) {
-                    Some(of) if self.repair && !self.host.is_archived(of) => {
-                        // Its reservation would have come in the same transaction.
-                        self.mender().aside(&aside, of, || true).await?
-                    }
-                    _ => false,
-                };
-                self.stray(place, activity, repaired);
-            }
-        }
-    }
-
-    fn stray(&mut self, place: String, activity: u64, repaired: bool) {
-        let (found, expected) = (format!("of activity {activity}"), "absent".to_owned());
-        self.report.add(Mismatch { kind: Kind::Stray, place, found, expected, repaired });
-    }
 }
 
-fn units_text(row: &UnitsRow) -> String {
+pub(super) fn units_text(row: &UnitsRow) -> String {
     let [available, locked, sold] = row.units;
     let [on_sale, paused, drained] = row.switches;
     format!(

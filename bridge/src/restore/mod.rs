@@ -18,6 +18,7 @@
 //! [`Unknown`].
 
 mod facts;
+mod money;
 mod rebuild;
 mod take;
 

@@ -10,13 +10,12 @@ use engine::core::control::keys::{
     ACTIVITIES_PREFIX, BLACKLIST_PREFIX, ORDINALS_PREFIX, TIMERS_HELD,
 };
 use engine::core::decide::{AdoptActivity, AdoptReservation};
-use engine::core::event::{
-    Actor, Body, DeadLetterResolution, Definition, Event, RefundScope, Status,
-};
+use engine::core::event::{Actor, Body, Definition, Event, Status};
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use engine::{Busy, Engine, LogUnavailable, OldId, Pending};
 
 use super::facts::{self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Source};
+use super::money::requested;
 use super::{NUMBERS_LEFT_FREE, RestoreError, Unknown};
 use crate::sql::readers::Snapshot;
 use crate::sql::store::StoreError;
@@ -44,7 +43,7 @@ pub struct Restored {
 type Wait = Box<dyn FnOnce() -> Result<Result<(), String>, LogUnavailable>>;
 
 pub(super) struct Rebuild<'e> {
-    engine: &'e Engine,
+    pub(super) engine: &'e Engine,
     restored: Restored,
     waiting: Vec<(String, Wait)>,
     /// Units per activity that the reservations to come have sold.
@@ -293,81 +292,7 @@ impl Rebuild<'_> {
         Ok(())
     }
 
-    fn payments(
-        &mut self,
-        id: ReservationId,
-        activity: ActivityId,
-        payments: &[PaymentRow],
-    ) -> Result<(), RestoreError> {
-        for payment in payments {
-            let digits = payment.payment_no.len().checked_sub(2);
-            let attempt = digits.and_then(|at| payment.payment_no.get(at..)?.parse().ok());
-            let opened = Body::PaymentOpened {
-                activity,
-                reservation: id,
-                attempt: attempt.unwrap_or_default(),
-                channel: &payment.channel,
-                amount: payment.amount,
-                expires_ms: payment.expires_ms,
-            };
-            self.fact(activity, payment.created_ms, opened)?;
-            for callback in &payment.callbacks {
-                let recorded = Body::PaymentRecorded {
-                    activity: Some(activity),
-                    reservation: Some(id),
-                    channel: &payment.channel,
-                    payment_no: &payment.payment_no,
-                    transaction: &callback.transaction,
-                    amount: callback.amount,
-                    verdict: callback.verdict,
-                    body: &callback.body,
-                };
-                self.fact(activity, callback.received_ms, recorded)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn refund(
-        &mut self,
-        (id, activity, user): (ReservationId, ActivityId, UserId),
-        payments: &[PaymentRow],
-        refund: &RefundRow,
-    ) -> Result<(), RestoreError> {
-        let event = requested((id, activity, user), payments, refund);
-        self.fact(activity, refund.created_ms, event)?;
-        let refund_no = refund.refund_no.as_str();
-        match refund.status.as_str() {
-            "SETTLED" => {
-                let told = retried(|| self.engine.refund_settled(activity, id, refund_no))?;
-                self.wait(format!("refunds {refund_no}"), told);
-            }
-            "FAILED" => {
-                let note = &refund.last_error;
-                let told = retried(|| self.engine.refund_failed(activity, id, refund_no, note))?;
-                self.wait(format!("refunds {refund_no}"), told);
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn letter(&mut self, row: &ReservationRow, activity: ActivityId) -> Result<(), RestoreError> {
-        let Some((state, why, at_ms)) = &row.letter else { return Ok(()) };
-        let reservation = row.id;
-        let note = &why[..why.floor_char_boundary(engine::core::limits::NOTE_BYTES_MAX)];
-        self.fact(activity, *at_ms, Body::DeadLettered { activity, reservation, note })?;
-        let resolution = match state.as_str() {
-            "delivered" => DeadLetterResolution::Delivered,
-            "rolled_back" => DeadLetterResolution::RolledBack,
-            _ => return Ok(()),
-        };
-        let actor = Actor::NONE;
-        let resolved = Body::DeadLetterResolved { activity, reservation, resolution, actor };
-        self.fact(activity, *at_ms, resolved)
-    }
-
-    fn fact(
+    pub(super) fn fact(
         &mut self,
         activity: ActivityId,
         at_ms: u64,
@@ -379,7 +304,7 @@ impl Rebuild<'_> {
         Ok(())
     }
 
-    fn wait<T: 'static, E: std::fmt::Debug + 'static>(
+    pub(super) fn wait<T: 'static, E: std::fmt::Debug + 'static>(
         &mut self,
         name: String,
         told: Pending<Result<T, E>>,
@@ -407,34 +332,8 @@ impl Rebuild<'_> {
     }
 }
 
-/// A refund that was asked for. That of an order knows by itself what paid it.
-fn requested<'a>(
-    (reservation, activity, user): (ReservationId, ActivityId, UserId),
-    payments: &'a [PaymentRow],
-    refund: &'a RefundRow,
-) -> Body<'a> {
-    let of = payments.iter().find(|it| it.payment_no == refund.payment_no);
-    let transaction = of.and_then(|it| it.callbacks.last()).map_or("", |it| &it.transaction);
-    let note = &refund.reason;
-    Body::RefundRequested {
-        activity,
-        actor: Actor { name: &refund.requested_by, request_id: "" },
-        reservation,
-        user,
-        refund_no: &refund.refund_no,
-        scope: if refund.of_order { RefundScope::Order } else { RefundScope::Payment },
-        restock: refund.restock,
-        free_limit: refund.free_limit,
-        channel: of.map_or("", |it| &it.channel),
-        payment_no: &refund.payment_no,
-        transaction,
-        amount: refund.amount,
-        note: &note[..note.floor_char_boundary(engine::core::limits::NOTE_BYTES_MAX)],
-    }
-}
-
 /// Asks until there is room: the log's threads make it.
-fn retried<T>(mut ask: impl FnMut() -> Result<T, Busy>) -> Result<T, RestoreError> {
+pub(super) fn retried<T>(mut ask: impl FnMut() -> Result<T, Busy>) -> Result<T, RestoreError> {
     loop {
         match ask() {
             Ok(told) => return Ok(told),

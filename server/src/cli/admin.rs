@@ -103,7 +103,8 @@ impl Server {
         let body = body.to_string();
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: {authority}\r\nAuthorization: Bearer {token}\r\n\
-             Content-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+             Content-Type: application/json\r\nContent-Length: {}\r\n\
+             Connection: close\r\n\r\n{body}",
             body.len()
         );
         stream.write_all(request.as_bytes()).map_err(io)?;
