@@ -14,6 +14,8 @@ mod line;
 mod mariadb;
 #[path = "common/market.rs"]
 mod market;
+#[path = "common/provider.rs"]
+mod provider;
 #[path = "common/shop.rs"]
 mod shop;
 #[path = "common/stores.rs"]
@@ -76,6 +78,8 @@ fn a_database_that_is_down_refuses_or_rolls_back_gets_every_order_once() {
     let undo = "CREATE TRIGGER shop.undone BEFORE INSERT ON shop.order_items FOR EACH ROW \
                 SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'deadlock'";
     let cure = || market.sql("DROP TRIGGER shop.undone");
+    let cut = || market.sql("KILL USER sluice");
+    drill(&market, "connections are killed", SALE, cut, cut);
     drill(&market, "transactions are rolled back", SALE, || market.sql(undo), cure);
     market.close();
 }

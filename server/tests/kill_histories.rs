@@ -14,6 +14,8 @@ mod common;
 mod front;
 #[path = "common/linear.rs"]
 mod linear;
+#[path = "common/provider.rs"]
+mod provider;
 #[path = "common/shop.rs"]
 mod shop;
 
@@ -62,7 +64,7 @@ struct Known {
 impl Known {
     /// Which one of its activity it is.
     fn position(&self) -> u32 {
-        (self.id & u64::from(u32::MAX)) as u32
+        u32::try_from(self.id & u64::from(u32::MAX)).unwrap()
     }
 }
 

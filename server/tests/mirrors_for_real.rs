@@ -17,6 +17,8 @@ mod line;
 mod mariadb;
 #[path = "common/market.rs"]
 mod market;
+#[path = "common/provider.rs"]
+mod provider;
 #[path = "common/shop.rs"]
 mod shop;
 #[path = "common/stores.rs"]
@@ -33,9 +35,9 @@ use shop::Random;
 const ROUNDS: usize = 30;
 
 const UNITS: u64 = 24;
-const SHOPPERS: u64 = 48;
+const SHOPPERS: usize = 48;
 const SALE: Sale =
-    Sale { units: UNITS, shoppers: SHOPPERS, times_out: false, poisoned: None, seed: 1 };
+    Sale { units: UNITS, shoppers: SHOPPERS as u64, times_out: false, poisoned: None, seed: 1 };
 
 /// Blows of a round.
 const BLOWS_MAX: usize = 3;
@@ -63,7 +65,7 @@ fn plan(random: &mut Random) -> Vec<Step> {
     let blows = 1 + random.below(BLOWS_MAX);
     let mut steps: Vec<_> = (0..blows)
         .map(|_| {
-            let (at, lasts) = (random.below(SHOPPERS as usize), random.below(12));
+            let (at, lasts) = (random.below(SHOPPERS), random.below(12));
             let blow = match random.below(10) {
                 0..=2 => Blow::ServerDies,
                 3 | 4 => Blow::DatabaseDies,

@@ -92,93 +92,29 @@ fn a_password_in_the_databases_url_is_not_printed() {
     assert!(text.contains("mysql://host/shop") && !text.contains("hunter2"), "{text}");
 }
 
-/// Shoppers of one drill.
-const DRILLED: usize = 60;
-
-/// A drill: what the database does, and how it is made to stop.
-type Drill = (&'static str, &'static str, &'static str);
-
-const DRILLS: [Drill; 3] = [
-    ("write refused", "SET GLOBAL read_only = 1", "SET GLOBAL read_only = 0"),
-    (
-        "transaction rolled back",
-        "CREATE TRIGGER shop.undone BEFORE INSERT ON shop.order_items FOR EACH ROW \
-         SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'deadlock'",
-        "DROP TRIGGER shop.undone",
-    ),
-    ("connection cut", "KILL USER sluice", "KILL USER sluice"),
-];
-
-/// What SQL says after a drill: every reservation is one order, every unit in one place.
-fn assert_consistent(database: &MariaDb, shop: &Shop, admin: &str, sold: u64, what: &str) {
-    let one = |sql: &str| query(database, "shop", sql);
-    let joined = "SELECT CAST(COUNT(*) AS CHAR) FROM orders o \
-                  JOIN order_items i ON i.order_no = o.order_no \
-                  JOIN flashsale_pre_deductions p ON p.order_no = o.order_no \
-                  AND p.id = o.purchase_slot AND p.status = 'ordered'";
-    assert_eq!(one(joined), [sold.to_string()], "{what}");
-    assert_eq!(one("SELECT CAST(COUNT(*) AS CHAR) FROM orders"), [sold.to_string()], "{what}");
-    let units = one("SELECT CONCAT(stock, ' ', locked_stock, ' ', sold_stock) \
-                     FROM flashsale_activities");
-    assert_eq!(units, [format!("{} {sold} 0", UNITS - sold)], "{what}");
-    let flows = one("SELECT CAST(SUM(change_qty) AS CHAR) FROM stock_flows");
-    assert_eq!(flows, [(UNITS - sold).to_string()], "{what}");
-    assert_eq!(books::figures(shop, admin), (UNITS, UNITS - sold, sold, 0), "{what}");
-}
-
 #[test]
-fn a_database_that_refuses_rolls_back_or_is_cut_off_loses_and_doubles_nothing() {
+fn the_load_generator_counts_the_orders_in_the_database_itself() {
     let database = MariaDb::start();
-    for sql in [
-        "CREATE DATABASE shop",
-        "CREATE USER sluice IDENTIFIED BY 'secret'",
-        "GRANT ALL ON shop.* TO sluice",
-    ] {
-        query(&database, "mysql", sql);
-    }
+    query(&database, "mysql", "CREATE DATABASE shop");
     let data_dir = scratch();
-    let url = database.url_of("sluice:secret", "shop");
+    let url = database.url("shop");
     let mut server = Server::start_in(data_dir.path(), &["--demo", "--database", &url], &[]);
-    let shoppers = DRILLED * (DRILLS.len() + 1);
-    let tokens = shop::tokens(data_dir.path(), 1, shoppers);
-    let admin = shop::admin_token(data_dir.path());
-    let shop = Shop::new(server.address, ACTIVITY, tokens);
-    let clicks = shop::rush_clicks(shoppers, shop::seed());
-    let of_drill = |drill: usize| {
-        let range = drill * DRILLED..(drill + 1) * DRILLED;
-        let clicks = clicks.iter().filter(|click| range.contains(&click.shopper));
-        clicks.cloned().collect::<Vec<_>>()
+    let address = format!("http://{}", server.address);
+    let output = sluice(["bench", "http", "--url", &address, "--database", &url, "--json"])
+        .args(["--stock", "900", "--shoppers", "1000", "--repeat-share", "0.2", "--data-dir"])
+        .arg(data_dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report["drain_s"].is_number(), "the last order's lag: {report}");
+    let checks = report["checks"].as_array().unwrap().iter();
+    let figures = |claim: &str| {
+        let mut checks = checks.clone();
+        checks.find(|check| check["claim"] == claim).unwrap()["figures"].as_str().unwrap()
     };
-    let mut sold = 0;
-    for (index, (what, begin, end)) in DRILLS.into_iter().enumerate() {
-        query(&database, "mysql", begin);
-        let history = shop.rush(&of_drill(index), CONNECTIONS);
-        query(&database, "mysql", end);
-        let reservations = shop::reservations(&history);
-        assert_eq!(reservations.len(), DRILLED, "{what}: the sale does not wait");
-        books::wait_until_ordered(&shop, reservations.iter().map(|(id, own)| (id, own.0.shopper)));
-        sold += DRILLED as u64;
-        assert_consistent(&database, &shop, &admin, sold, what);
-    }
-
-    // A poison row among the others: it alone is given back.
-    let poisoned = DRILLS.len() * DRILLED + 7;
-    let trigger = format!(
-        "CREATE TRIGGER shop.poison BEFORE INSERT ON shop.orders FOR EACH ROW \
-         IF NEW.user_id = {} THEN SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'poison'; END IF",
-        poisoned + 1
-    );
-    query(&database, "mysql", &trigger);
-    let reservations = shop::reservations(&shop.rush(&of_drill(DRILLS.len()), CONNECTIONS));
-    let (dead, alive): (Vec<_>, Vec<_>) =
-        reservations.iter().partition(|(_, own)| own.0.shopper == poisoned);
-    books::wait_until_ordered(&shop, alive.iter().map(|(id, own)| (*id, own.0.shopper)));
-    let path = format!("/api/flashsales/purchases/{}?wait=5s", dead[0].0);
-    let settled = shop.get(&path, &shop.tokens[poisoned]);
-    assert_eq!(settled["reason"], "dead_letter", "{settled}");
-    let letters = shop.get("/api/admin/dead-letters?status=rolled_back", &admin);
-    assert_eq!(letters["items"][0]["id"], *dead[0].0);
-    sold += DRILLED as u64 - 1;
-    assert_consistent(&database, &shop, &admin, sold, "poison row");
+    let made = figures("orders made in SQL = purchases accepted");
+    assert_eq!(made, "orders 0 -> 900; accepted 900, unknown 0");
+    assert_eq!(figures("each order in SQL has its item and its reservation, once"), "900 of 900");
     assert!(server.stop().success());
 }

@@ -343,7 +343,8 @@ mod tests {
             difference(&of, Some(&row)).map(|(kind, ..)| kind)
         };
         assert_eq!(difference(&of, None).map(|(kind, ..)| kind), Some(Kind::Missing));
-        let cases: [(fn(&mut Row), Kind); 8] = [
+        type Case = (fn(&mut Row), Kind);
+        let cases: [Case; 8] = [
             (|row| row.user = 10, Kind::Foreign),
             (|row| row.quantity = 3, Kind::Foreign),
             (|row| row.order_no.push('1'), Kind::Foreign),

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a cursor of this log, which the log reaches | it is taken over, and the log is followed |
 //! | none, no text of ours, `resync`, one older than the log | the keys are written anew |
-//! | a cursor of another history, or of a later server | a fork: [`cursor`](crate::cursor) |
+//! | a cursor of another history, or of a later server | a fork: [`crate::cursor`] |
 
 use std::collections::BTreeMap;
 

@@ -40,6 +40,7 @@ pub mod split;
 pub mod sqlite;
 pub mod store;
 mod tables;
+pub mod tally;
 
 pub(crate) use chunks::placeholders;
 pub use fault::SinkError;

@@ -33,7 +33,7 @@ impl Rate {
         interval_ns.saturating_mul(1000) / u64::from(speed.0)
     }
 
-    /// One more call of a bucket that stands at `state` (see [`Meter`](super::meter::Meter)).
+    /// One more call of a bucket that stands at `state` (see [`super::meter::Meter`]).
     ///
     /// # Errors
     /// Nanoseconds until it would pass.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::common::resp::{self, Client, Reply};
 use crate::common::{Server, token};
+use crate::provider;
 use crate::shop::{Answer, Connection};
 
 /// Nothing here takes this long, restarts included.
@@ -95,6 +96,22 @@ impl Front {
         let answer = self.call(("GET", &path), user, None);
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.body
+    }
+
+    /// Pays as a buyer does: a payment is opened, and its provider calls back.
+    pub(crate) fn pay_by_callback(&self, order_no: &str, user: u64) {
+        let opened =
+            self.call(("POST", "/api/payments"), user, Some(&json!({"order_no": order_no})));
+        assert_eq!(opened.status, 201, "{opened:?}");
+        let payment_no = opened.body["payment_no"].as_str().unwrap();
+        let amount = opened.body["amount"].as_u64().unwrap();
+        let body = provider::body(payment_no, &format!("t-{payment_no}"), amount, "paid");
+        let answer = self.until_final("callback", |places| {
+            let answer = provider::try_call_back(places.http, &body);
+            answer.filter(|answer| answer.status != 503)
+        });
+        let verdict = provider::verdict(&answer);
+        assert!(["accepted", "repeated"].contains(&verdict.as_str()), "{answer:?}");
     }
 
     /// Pays, always by the same payment; the code of the contract.

@@ -324,10 +324,15 @@ pub(crate) struct Connection {
 impl Connection {
     /// A connection to `address`.
     pub(crate) fn to(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        Self { stream: BufReader::new(stream) }
+        Self::try_to(address).unwrap()
+    }
+
+    /// One to a server that may be gone.
+    pub(crate) fn try_to(address: SocketAddr) -> std::io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream: BufReader::new(stream) })
     }
 
     /// The socket.

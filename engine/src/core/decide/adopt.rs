@@ -62,7 +62,6 @@ pub struct AdoptReservation<'a> {
 
 /// What an adoption comes to where it is not refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[expect(clippy::large_enum_variant, reason = "it lives for one call, on the stack")]
 pub enum Adoption<'a> {
     /// It shall be.
     New(Body<'a>),

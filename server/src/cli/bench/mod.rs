@@ -3,11 +3,13 @@
 //! [`options`] says what is wanted, [`plan`] which request comes when, [`tokens`] and [`wire`]
 //! prepare the bytes, [`load`] sends them over [`client`] connections at the [`pace`] asked for,
 //! [`tally`] counts what comes back. Then the accepted purchases are followed until they are
-//! orders, [`verify`] compares them with the server's own figures, and [`report`] prints both.
+//! orders, [`verify`] compares them with the server's own figures and [`books`] with its database,
+//! and [`report`] prints all of it.
 //!
 //! The generator is built to be cheap, because it usually shares its machine with the server it
 //! measures: no allocation per request, no hop between threads, tokens signed up front.
 
+mod books;
 mod client;
 mod load;
 mod options;
@@ -22,11 +24,13 @@ mod tokens;
 mod verify;
 mod wire;
 
+use std::collections::HashSet;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use books::Books;
 use client::{Client, ExchangeError};
 use load::Load;
 use options::HttpArgs;
@@ -35,6 +39,9 @@ use report::Report;
 use sale::{Activity, Admin};
 use tokens::TokenTable;
 use wire::PurchaseTemplate;
+
+use bridge::sql::database::UrlError;
+use bridge::sql::store::StoreError;
 
 use super::token::{Signer, TokenError};
 use crate::identity::Role;
@@ -84,6 +91,12 @@ enum BenchError {
     Unexpected { path: String, source: serde_json::Error },
     #[error("{call} was answered with {answer}; is the function library loaded there?")]
     Answered { call: String, answer: String },
+    #[error(transparent)]
+    DatabaseUrl(#[from] UrlError),
+    #[error("database: {0}")]
+    Database(#[from] StoreError),
+    #[error("an activity's id is a positive number below 2^53")]
+    Activity,
     #[error("the generator could not run: {0}; fewer --connections or --threads may help")]
     Resources(#[from] io::Error),
 }
@@ -113,6 +126,9 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
     let admin_token = signer.sign(args.first_user, Role::Admin, TOKEN_TTL)?;
     let mut admin = Admin::new(Client::new(address, args.timeout), &authority, admin_token);
     let before = runtime.block_on(prepare(&mut admin, args))?;
+    let caught_up_by = Instant::now() + args.drain_timeout;
+    let books = args.database.as_deref().map(|url| Books::open(url, &before, caught_up_by));
+    let books = books.map(|open| runtime.block_on(open)).transpose()?;
 
     let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
     let load = Arc::new(Load {
@@ -147,7 +163,13 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
         let acceptances = &tally.acceptances;
         let evidence =
             verify::Evidence { before, after, acceptances, unsettled, purchases: &purchases };
-        Ok::<_, BenchError>((verify::judge(&evidence), drain))
+        let mut checks = verify::judge(&evidence);
+        if let Some(books) = &books {
+            let accepted: HashSet<_> = acceptances.iter().map(|one| one.reservation).collect();
+            let counts = (accepted.len() as u64, unsettled as u64);
+            checks.extend(books.judge(&after, counts, deadline).await?);
+        }
+        Ok::<_, BenchError>((checks, drain))
     };
     let (checks, drain) = runtime.block_on(checking)?;
     display.finish();

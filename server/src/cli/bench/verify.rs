@@ -111,7 +111,8 @@ pub(super) fn judge_figures(evidence: &Evidence<'_>) -> Vec<Check> {
     ]
 }
 
-fn check(claim: &'static str, holds: bool, figures: String) -> Check {
+/// One check.
+pub(super) fn check(claim: &'static str, holds: bool, figures: String) -> Check {
     Check { claim, holds, figures }
 }
 
