@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::config::{Http, Settings};
+use crate::events::Events;
 use crate::gate::Gate;
 use crate::http::problem::Code;
 use crate::identity::{Passwords, Tokens, Verified};
@@ -57,6 +58,10 @@ pub(crate) struct Shared {
     pub(crate) passwords: Passwords,
     /// How long a login lasts.
     pub(crate) login_ttl: Duration,
+    /// A place for an export of orders.
+    pub(crate) exports: Arc<Semaphore>,
+    /// Figures for browsers.
+    pub(crate) events: Arc<Events>,
     /// Cancelled when the server is told to stop.
     pub(crate) stop: CancellationToken,
     http: watch::Receiver<Arc<Http>>,
@@ -85,6 +90,8 @@ impl Shared {
             changing_limits: tokio::sync::Mutex::new(()),
             passwords: Passwords::new(),
             login_ttl: settings.token.ttl,
+            exports: Arc::new(Semaphore::new(1)),
+            events: Arc::new(Events::new()?),
             stop: CancellationToken::new(),
             http,
             draining: AtomicBool::new(false),

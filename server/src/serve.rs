@@ -31,11 +31,12 @@ use crate::demo::{self, DemoError};
 use crate::gate::Gate;
 use crate::http;
 use crate::identity::{KeyError, tokens_of};
+use crate::keepers;
 use crate::listener::{self, Listener};
 use crate::logs::{self, LogError, LogLevel};
 use crate::mirror::{Mirror, MirrorError};
 use crate::orders::{self, Orders, OrdersError};
-use crate::payments::{Payments, Refunder};
+use crate::payments::Payments;
 use crate::production::{self, Finding};
 use crate::reconcile::{self, Reconcile};
 use crate::resp::{self, RespServer};
@@ -266,10 +267,8 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
         demo::prepare(&app, &shared.passwords).await?;
     }
     shared.gate.load(&app.engine);
-    let (gate, engine, stop) = (Arc::clone(&shared.gate), app.engine.clone(), shared.stop.clone());
-    tokio::spawn(async move { stop.run_until_cancelled(gate.keep(&engine)).await });
-    let refunder = Refunder::new(&app.engine, &app.payments, Arc::clone(&app.orders.accounts));
-    tokio::spawn(refunder.run(shared.stop.clone()));
+    keepers::start(shared, &app);
+    keepers::archive(&app.engine).await?;
     app.engine.serving();
     shared.start(app);
     tokio::spawn(reconcile::scheduled(Arc::clone(shared)));

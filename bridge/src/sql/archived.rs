@@ -36,6 +36,30 @@ pub struct ReservationRow {
     pub pay_before_ms: u64,
 }
 
+/// An activity's row.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[expect(missing_docs, reason = "the columns of `flashsale_activities`, by their names")]
+pub struct ActivityRow {
+    pub id: u64,
+    pub sku_id: u64,
+    pub title: String,
+    pub price: u64,
+    pub available: u64,
+    pub total: u64,
+    pub locked: u64,
+    pub sold: u64,
+    pub per_user_limit: u64,
+    pub is_on_sale: bool,
+    pub is_paused: bool,
+    pub is_drained: bool,
+    pub version: u64,
+    pub start_ms: u64,
+    pub end_ms: u64,
+    pub payment_ttl_ms: u64,
+    pub late_payment: String,
+    pub dead_letter: String,
+}
+
 /// A payment's row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PaymentRow {
@@ -124,6 +148,33 @@ impl Queries {
         let text = format!("{RESERVATION} WHERE p.id = ?");
         let records = snapshot.rows(text, &[Value::integer(id.get())]).await?;
         records.first().map(reservation).transpose()
+    }
+
+    /// The activity `id`, as its last event left it.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub async fn activity(&self, id: ActivityId) -> Result<Option<ActivityRow>, StoreError> {
+        let mut snapshot = self.snapshot().await?;
+        let text = "SELECT id, sku_id, title, price, stock, total_stock, locked_stock, \
+                    sold_stock, per_user_limit, status, paused, drained, version, start_at, \
+                    end_at, payment_ttl_ms, late_payment, dead_letter \
+                    FROM flashsale_activities WHERE id = ?";
+        let records = snapshot.rows(text, &[Value::integer(id.get())]).await?;
+        records.first().map(activity).transpose()
+    }
+
+    /// Units of `activity` that `user` has bought and not given back.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub async fn held(&self, activity: ActivityId, user: UserId) -> Result<u64, StoreError> {
+        let mut snapshot = self.snapshot().await?;
+        let text = "SELECT quantity FROM flashsale_pre_deductions \
+                    WHERE user_id = ? AND activity_id = ? AND status = 'ordered'";
+        let values = [Value::integer(user.get()), Value::integer(activity.get())];
+        let records = snapshot.rows(text, &values).await?;
+        records.iter().map(|record| record.number(0)).sum()
     }
 
     /// The reservation that `user`'s request made. A database that outlived its log knows only
@@ -256,6 +307,29 @@ fn reservation(record: &Record) -> Result<ReservationRow, StoreError> {
         created_ms: record.number(9)?,
         updated_ms: record.number(10)?,
         pay_before_ms: record.number(11)?,
+    })
+}
+
+fn activity(record: &Record) -> Result<ActivityRow, StoreError> {
+    Ok(ActivityRow {
+        id: record.number(0)?,
+        sku_id: record.number(1)?,
+        title: record.text(2)?.to_owned(),
+        price: record.number(3)?,
+        available: record.number(4)?,
+        total: record.number(5)?,
+        locked: record.number(6)?,
+        sold: record.number(7)?,
+        per_user_limit: record.number(8)?,
+        is_on_sale: record.text(9)? == "on_sale",
+        is_paused: record.number(10)? != 0,
+        is_drained: record.number(11)? != 0,
+        version: record.number(12)?,
+        start_ms: record.number(13)?,
+        end_ms: record.number(14)?,
+        payment_ttl_ms: record.number(15)?,
+        late_payment: record.text(16)?.to_owned(),
+        dead_letter: record.text(17)?.to_owned(),
     })
 }
 

@@ -256,6 +256,10 @@ impl Queries {
         Ok(OrderPage { orders, total, known })
     }
 
+    pub(super) fn split(&self) -> Split {
+        self.split
+    }
+
     pub(super) async fn snapshot(&self) -> Result<Snapshot, StoreError> {
         self.readers.snapshot().await
     }

@@ -1,7 +1,7 @@
 //! Activities that have left the engine's memory: SQL answers for them, and without it nobody does.
 
 use axum::response::{IntoResponse, Response};
-use bridge::sql::archived::{PaymentFacts, ReservationRow};
+use bridge::sql::archived::{ActivityRow, PaymentFacts, ReservationRow};
 use bridge::sql::store::StoreError;
 use engine::Callback;
 use engine::core::command::{Refusal, RequestRefund};
@@ -24,6 +24,18 @@ async fn asked<T>(
     query: impl Future<Output = Result<T, StoreError>>,
 ) -> Result<T, Problem> {
     app.orders.breaker.call(query).await.map_err(|_: Failed| Code::DatabaseUnavailable.into())
+}
+
+/// The activity `id`, where it is archived.
+pub(super) async fn activity(app: &App, id: ActivityId) -> Result<ActivityRow, Problem> {
+    app.engine.archived(id).ok_or(Code::ActivityNotFound)?;
+    let row = asked(app, app.orders.queries.activity(id)).await?;
+    row.ok_or(Code::ActivityNotFound.into())
+}
+
+/// What `user` has bought of an archived activity and not given back.
+pub(super) async fn held(app: &App, id: ActivityId, user: UserId) -> Result<u64, Problem> {
+    asked(app, app.orders.queries.held(id, user)).await
 }
 
 /// The caller's purchase `id`, where its activity is archived.

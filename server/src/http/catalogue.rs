@@ -8,9 +8,10 @@ use axum::response::{IntoResponse, Response};
 use engine::ActivityView;
 use serde::{Deserialize, Serialize};
 
+use super::archived;
 use super::input::{Params, Segment};
 use super::json;
-use super::problem::{Code, Problem};
+use super::problem::Problem;
 use super::views::ActivityJson;
 use crate::app::Shared;
 use crate::identity::Caller;
@@ -72,7 +73,7 @@ struct DetailJson<'a> {
     activity: ActivityJson<'a>,
     server_time: Instant,
     remain_seconds: u64,
-    held: u32,
+    held: u64,
 }
 
 /// `GET /api/flashsales/{id}`: one activity, in whatever state, and what the caller holds of it.
@@ -81,16 +82,25 @@ pub(super) async fn detail(
     caller: Caller,
     segment: Segment,
 ) -> Result<Response, Problem> {
-    let engine = &shared.app()?.engine;
-    let id = segment.activity()?;
+    let app = shared.app()?;
+    let (engine, id) = (&app.engine, segment.activity()?);
     let held = engine.held(id, caller.user)?.durable().await?;
-    let view = engine.activity(id).ok_or(Code::ActivityNotFound)?;
     let now_ms = engine.now_ms();
+    let Some(view) = engine.activity(id) else {
+        let row = archived::activity(app, id).await?;
+        return json(&DetailJson {
+            activity: ActivityJson::archived(&row),
+            server_time: Instant(now_ms),
+            remain_seconds: 0,
+            held: archived::held(app, id, caller.user).await?,
+        })
+        .map(IntoResponse::into_response);
+    };
     json(&DetailJson {
         activity: ActivityJson::at(&view, now_ms),
         server_time: Instant(now_ms),
         remain_seconds: remain_seconds(&view, now_ms),
-        held,
+        held: held.into(),
     })
     .map(IntoResponse::into_response)
 }

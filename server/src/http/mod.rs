@@ -7,6 +7,7 @@ mod archived;
 mod auth;
 mod callback;
 mod catalogue;
+mod events;
 mod health;
 mod input;
 mod order_list;
@@ -16,6 +17,7 @@ pub(crate) mod problem;
 mod purchase;
 mod purchases;
 mod request_id;
+mod stream;
 mod views;
 
 use std::sync::Arc;
@@ -29,6 +31,7 @@ use axum::routing::{get, post, put};
 use serde::Serialize;
 
 use crate::app::Shared;
+pub(crate) use events::render as render_event;
 use input::require_tls;
 use problem::{Code, Problem};
 use request_id::{RequestId, TRACEPARENT, X_REQUEST_ID, continued};
@@ -43,6 +46,9 @@ pub(crate) fn router(shared: &Arc<Shared>, with_metrics: bool) -> Router {
         .route("/api/flashsales/{id}/purchase", post(purchase::purchase))
         .route("/api/flashsales/{id}/admission", post(admission::admission))
         .route("/api/flashsales/purchases/{id}", get(purchases::query))
+        .route("/api/flashsales/purchases/{id}/events", get(events::purchase))
+        .route("/api/flashsales/events", get(events::activities))
+        .route("/api/events/ticket", post(events::ticket))
         .route("/api/orders", get(order_list::list))
         .route("/api/orders/{order_no}", get(orders::detail))
         .route("/api/orders/{order_no}/cancel", post(orders::cancel))

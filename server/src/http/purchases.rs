@@ -23,7 +23,7 @@ use crate::identity::Caller;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// How often a waiting query looks again by itself: a give-back wakes nobody.
-const RECHECK: Duration = Duration::from_millis(500);
+pub(super) const RECHECK: Duration = Duration::from_millis(500);
 
 /// `?wait=5s`
 #[derive(Deserialize)]
@@ -74,7 +74,7 @@ pub(super) async fn owned(
     view.filter(|view| view.reservation.user == caller.user).ok_or(Code::PurchaseNotFound.into())
 }
 
-fn settled(view: &ReservationView) -> bool {
+pub(super) fn settled(view: &ReservationView) -> bool {
     match view.status {
         PublicStatus::PendingOrder => false,
         PublicStatus::Ordered | PublicStatus::RolledBack(_) => true,

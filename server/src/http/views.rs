@@ -1,6 +1,6 @@
 //! What the engine knows, as JSON.
 
-use bridge::sql::archived::ReservationRow;
+use bridge::sql::archived::{ActivityRow, ReservationRow};
 use engine::core::event::{DeadLetterPolicy, LatePayment, RestoreReason};
 use engine::{ActivityView, DerivedState, PublicStatus, ReservationView};
 use serde::Serialize;
@@ -120,8 +120,8 @@ pub(super) struct ActivityJson<'a> {
     title: &'a str,
     price: u64,
     stock: u64,
-    remaining: u32,
-    per_user_limit: u32,
+    remaining: u64,
+    per_user_limit: u64,
     start_at: Instant,
     end_at: Instant,
     state: &'static str,
@@ -136,11 +136,27 @@ impl<'a> ActivityJson<'a> {
             title: &view.terms.title,
             price: view.terms.price,
             stock: view.total(),
-            remaining: view.figures.available,
-            per_user_limit: view.terms.per_user_limit,
+            remaining: view.figures.available.into(),
+            per_user_limit: view.terms.per_user_limit.into(),
             start_at: Instant(view.terms.start_ms),
             end_at: Instant(view.terms.end_ms),
             state: state(view.state(now_ms)),
+        }
+    }
+
+    /// One that has left the engine's memory.
+    pub(super) fn archived(row: &'a ActivityRow) -> Self {
+        Self {
+            id: row.id,
+            sku_id: row.sku_id,
+            title: &row.title,
+            price: row.price,
+            stock: row.total,
+            remaining: row.available,
+            per_user_limit: row.per_user_limit,
+            start_at: Instant(row.start_ms),
+            end_at: Instant(row.end_ms),
+            state: "archived",
         }
     }
 }
@@ -150,17 +166,17 @@ impl<'a> ActivityJson<'a> {
 pub(super) struct AdminActivityJson<'a> {
     #[serde(flatten)]
     activity: ActivityJson<'a>,
-    version: u32,
+    version: u64,
     status: &'static str,
     total: u64,
-    available: u32,
-    locked: u32,
-    sold: u32,
+    available: u64,
+    locked: u64,
+    sold: u64,
     paused: bool,
     drained: bool,
     payment_ttl: String,
-    late_payment: &'static str,
-    dead_letter: &'static str,
+    late_payment: &'a str,
+    dead_letter: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     publish_at: Option<Instant>,
 }
@@ -170,12 +186,12 @@ impl<'a> AdminActivityJson<'a> {
     pub(super) fn at(view: &'a ActivityView, now_ms: u64) -> Self {
         Self {
             activity: ActivityJson::at(view, now_ms),
-            version: view.version,
+            version: view.version.into(),
             status: if view.on_sale { "on_sale" } else { "off_sale" },
             total: view.total(),
-            available: view.figures.available,
-            locked: view.figures.locked,
-            sold: view.figures.sold,
+            available: view.figures.available.into(),
+            locked: view.figures.locked.into(),
+            sold: view.figures.sold.into(),
             paused: view.paused,
             drained: view.drained,
             payment_ttl: format_ms(view.terms.payment_ttl_ms),
@@ -188,6 +204,25 @@ impl<'a> AdminActivityJson<'a> {
                 DeadLetterPolicy::Hold => "hold",
             },
             publish_at: (view.terms.publish_at_ms > 0).then_some(Instant(view.terms.publish_at_ms)),
+        }
+    }
+
+    /// One that has left the engine's memory.
+    pub(super) fn archived(row: &'a ActivityRow) -> Self {
+        Self {
+            activity: ActivityJson::archived(row),
+            version: row.version,
+            status: if row.is_on_sale { "on_sale" } else { "off_sale" },
+            total: row.total,
+            available: row.available,
+            locked: row.locked,
+            sold: row.sold,
+            paused: row.is_paused,
+            drained: row.is_drained,
+            payment_ttl: format_ms(row.payment_ttl_ms),
+            late_payment: &row.late_payment,
+            dead_letter: &row.dead_letter,
+            publish_at: None,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 mod guard;
 mod peer;
+mod streamed;
 
 use std::convert::Infallible;
 use std::io;
@@ -34,6 +35,7 @@ use crate::config::Http;
 use guard::{Guard, Patience, Phase};
 
 pub(crate) use peer::Peer;
+pub(crate) use streamed::Streamed;
 
 /// Connections that the kernel holds for us between two accepts: a rush is thousands at once.
 const BACKLOG: i32 = 4096;
@@ -182,7 +184,7 @@ impl Listener {
                 let phase = phase.clone();
                 async move {
                     let answer = answer.await;
-                    phase.idle();
+                    let answer = answer.map(|answer| streamed::ended(answer, phase));
                     answer.map_err(|never: Infallible| match never {})
                 }
             });

@@ -46,6 +46,8 @@ impl Collector for Scrape {
         requests(out, &self.0)?;
         connections(out, &self.0)?;
         super::gate::gate(out, &self.0)?;
+        let subscribers = self.0.events.places.taken() as u64;
+        gauge(out, "event_subscribers", "Open streams of events.", subscribers)?;
         let app = self.0.app().ok();
         gauge(out, "ready", "1 where purchases are decided.", u64::from(self.0.ready().is_ok()))?;
         match app {

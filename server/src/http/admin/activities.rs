@@ -14,6 +14,7 @@ use serde::Serialize;
 
 use super::fields::ActivityFields;
 use crate::app::{App, Shared};
+use crate::http::archived;
 use crate::http::input::{Admin, IfMatch, Json, Segment};
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
@@ -129,7 +130,11 @@ pub(super) async fn detail(
     segment: Segment,
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
-    let view = app.engine.activity(segment.activity()?).ok_or(Code::ActivityNotFound)?;
+    let id = segment.activity()?;
+    let Some(view) = app.engine.activity(id) else {
+        let row = archived::activity(app, id).await?;
+        return json(&AdminActivityJson::archived(&row)).map(IntoResponse::into_response);
+    };
     shown(app, StatusCode::OK, &view)
 }
 

@@ -5,8 +5,10 @@
 
 mod accounts;
 mod activities;
+mod audit;
 mod blacklist;
 mod dead_letters;
+mod export;
 mod fields;
 mod limits;
 mod reconcile;
@@ -35,6 +37,8 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/api/admin/dead-letters", get(dead_letters::list))
         .route("/api/admin/dead-letters/{id}/retry", post(dead_letters::retry))
         .route("/api/admin/dead-letters/{id}/rollback", post(dead_letters::rollback))
+        .route("/api/admin/audit", get(audit::list))
+        .route("/api/admin/orders.csv", get(export::orders))
         .route("/api/admin/skus", post(accounts::skus))
         .route("/api/admin/users", post(accounts::users))
         .route("/api/admin/users/{id}/password", put(accounts::password))

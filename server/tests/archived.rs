@@ -1,0 +1,165 @@
+//! An activity a day after its end: it leaves the engine's memory, and SQL answers for it: queries,
+//! replays, orders, late money and refunds.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "common/books.rs"]
+mod books;
+mod common;
+#[path = "common/provider.rs"]
+mod provider;
+#[path = "common/shop.rs"]
+mod shop;
+
+use std::path::Path;
+use std::time::Instant;
+
+use common::resp::Client;
+use common::{Answer, PATIENCE, Server};
+use provider::{Provider, body, call_back, open, refund, secrets, verdict};
+use serde_json::{Value, json};
+
+/// In the window of [`over`]'s activity, Unix milliseconds.
+const THEN_MS: u64 = 1_577_900_000_000;
+
+fn start(provider: &Provider, data_dir: &Path, database: Option<&str>) -> Server {
+    let providers = format!("mock=http://{}/refunds", provider.address);
+    let secrets = secrets();
+    let env = [
+        ("SLUICE_PAYMENTS__SECRETS", secrets.as_str()),
+        ("SLUICE_PAYMENTS__PROVIDERS", &providers),
+    ];
+    let mut args = vec!["--resp-listen", "127.0.0.1:0", "--test-clock"];
+    args.extend(database.into_iter().flat_map(|database| ["--database", database]));
+    Server::start_in(data_dir, &args, &env)
+}
+
+/// Buys a unit of a sale that is long over, and opens its payment.
+fn sold(server: &Server, user: u64, activity: u64) -> (u64, String, String) {
+    let call = format!("FCALL sluice_reserve 1 {activity} {user} once 1 {THEN_MS}");
+    let common::resp::Reply::Array(reply) = Client::to(server.resp()).say(&call) else {
+        panic!("no reservation")
+    };
+    let [_, common::resp::Reply::Integer(id), common::resp::Reply::Bulk(order_no), _] = &reply[..]
+    else {
+        panic!("{reply:?}")
+    };
+    let opened = open(server, user, &json!(order_no));
+    let payment_no = opened.json()["payment_no"].as_str().unwrap().to_owned();
+    (u64::try_from(*id).unwrap(), order_no.clone(), payment_no)
+}
+
+/// Asks until `is_there`.
+fn until(mut ask: impl FnMut() -> Value, is_there: impl Fn(&Value) -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let answer = ask();
+        if is_there(&answer) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "not in time: {answer}");
+        std::thread::yield_now();
+    }
+}
+
+/// The purchase `id`.
+fn purchase(server: &Server, user: u64, id: u64, query: &str) -> Answer {
+    server.as_user(user, "GET", &format!("/api/flashsales/purchases/{id}{query}"), None)
+}
+
+fn cancel(server: &Server, user: u64, order_no: &str) -> Answer {
+    server.as_user(user, "POST", &format!("/api/orders/{order_no}/cancel"), None)
+}
+
+/// A sale of 2020 in which user 7 has paid and user 8 has cancelled, archived by a server that
+/// still runs.
+struct Over {
+    provider: Provider,
+    data_dir: tempfile::TempDir,
+    server: Server,
+    activity: u64,
+    paid: (u64, String, String),
+    gone: (u64, String, String),
+}
+
+fn over() -> Over {
+    let (provider, data_dir) = (Provider::start(), shop::scratch());
+    let mut server = start(&provider, data_dir.path(), None);
+    let activity = server.activity(&json!({
+        "price": 700, "start_at": "2020-01-01T00:00:00Z", "end_at": "2020-01-02T00:00:00Z",
+        "title": "去年的键盘",
+    }));
+    let paid = sold(&server, 7, activity);
+    let gone = sold(&server, 8, activity);
+    assert_eq!(verdict(&call_back(&server, &body(&paid.2, "t7", 700, "paid"))), "accepted");
+    assert_eq!(cancel(&server, 8, &gone.1).status, 200);
+    assert_eq!(purchase(&server, 7, paid.0, "?wait=30s").json()["status"], "ordered");
+    assert!(server.stop().success());
+    let server = start(&provider, data_dir.path(), None);
+    let detail = format!("/api/flashsales/{activity}");
+    let shown = || server.as_user(7, "GET", &detail, None).json();
+    until(shown, |shown| shown["state"] == "archived");
+    assert_eq!((&shown()["title"], &shown()["held"]), (&json!("去年的键盘"), &json!(1)));
+    Over { provider, data_dir, server, activity, paid, gone }
+}
+
+#[test]
+fn what_is_archived_is_answered_from_sql_and_without_it_not_at_all() {
+    let Over { provider, data_dir, server, activity, paid, gone } = over();
+    assert_eq!(server.figures(activity), [10, 9, 0, 1]);
+    let mine = purchase(&server, 7, paid.0, "").json();
+    assert_eq!((&mine["status"], &mine["order_no"]), (&json!("ordered"), &json!(paid.1)));
+    assert_eq!(purchase(&server, 8, paid.0, "").code(), "purchase_not_found");
+    let back = purchase(&server, 8, gone.0, "").json();
+    assert_eq!((&back["status"], &back["reason"]), (&json!("rolled_back"), &json!("cancelled")));
+
+    let replayed = server.buy(7, activity, "once", 1);
+    assert_eq!((replayed.status, replayed.header("idempotency-replayed")), (202, Some("true")));
+    assert_eq!(replayed.json()["pre_deduction_id"], paid.0);
+    assert_eq!(server.buy(7, activity, "once", 2).code(), "request_id_reused");
+    assert_eq!(server.buy(7, activity, "new", 1).code(), "ended");
+    assert_eq!(cancel(&server, 7, &paid.1).code(), "already_paid");
+    assert_eq!(cancel(&server, 8, &gone.1).json()["status"], "rolled_back");
+    assert_eq!(open(&server, 7, &json!(paid.1)).code(), "already_paid");
+    assert_eq!(open(&server, 8, &json!(gone.1)).code(), "already_rolled_back");
+    assert_eq!(open(&server, 9, &json!(gone.1)).code(), "order_not_found");
+
+    drop(server);
+    let server = start(&provider, data_dir.path(), Some("sqlite:/nonexistent/orders.db"));
+    let without = (503, "database_unavailable".to_owned());
+    assert_eq!(purchase(&server, 7, paid.0, "").verdict(), without);
+    assert_eq!(server.buy(7, activity, "once", 1).verdict(), without);
+    assert_eq!(refund(&server, &paid.2, &json!({"refund_no": "r3"})).verdict(), without);
+    assert_eq!(call_back(&server, &body(&gone.2, "t11", 700, "paid")).verdict(), without);
+}
+
+#[test]
+fn the_money_of_what_is_archived_finds_its_way_and_moves_no_unit() {
+    let Over { provider, data_dir, server, activity, paid, gone } = over();
+    let (paid_order, paid, gone) = (paid.1, paid.2, gone.2);
+    for (payment_no, transaction, amount, expected) in [
+        (&gone, "t8", 700, "late"),
+        (&gone, "t8", 700, "repeated"),
+        (&paid, "t7", 700, "repeated"),
+        (&paid, "t9", 700, "second_payment"),
+        (&paid, "t10", 1, "wrong_amount"),
+    ] {
+        let told = call_back(&server, &body(payment_no, transaction, amount, "paid"));
+        assert_eq!(verdict(&told), expected, "{transaction}");
+    }
+    let wanted = json!({"refund_no": "r1", "restock": true, "reason": "late"});
+    assert_eq!(refund(&server, &gone, &wanted).code(), "not_paid");
+    assert_eq!(refund(&server, &paid, &wanted).status, 202);
+    let order = format!("/api/orders/{paid_order}");
+    let order = || server.as_user(7, "GET", &order, None).json();
+    until(order, |order| order["status"] == "refunded");
+    assert_eq!(refund(&server, &paid, &wanted).json()["status"], "settled");
+    let other = refund(&server, &paid, &json!({"refund_no": "r2"}));
+    assert_eq!(other.code(), "already_refunded");
+    let payment = server.as_user(7, "GET", &format!("/api/payments/{paid}"), None).json();
+    assert_eq!((&payment["status"], &payment["refund"]), (&json!("paid"), &json!("settled")));
+    let settled = "SELECT COUNT(*) FROM refunds WHERE status = 'SETTLED'";
+    until(|| books::count(data_dir.path(), settled).into(), |count| *count == 3);
+    assert_eq!(provider.asked().len(), 3);
+    assert_eq!(server.figures(activity), [10, 9, 0, 1], "what is over moves no unit");
+}
