@@ -2,6 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod common;
+#[allow(dead_code, unreachable_pub, reason = "shared with the bridge's tests")]
+#[path = "../../bridge/tests/mirror/valkey.rs"]
+mod valkey;
 
 use std::path::Path;
 use std::process::Output;
@@ -10,6 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use common::{PATIENCE, Server, Signal, sluice};
+use valkey::{Valkey, say};
 
 fn restore(database: &str, data_dir: &Path) -> Output {
     let mut command = sluice(["restore", "--database", database, "--data-dir"]);
@@ -107,6 +111,37 @@ fn time_outs_wait_until_an_operator_says_so() {
     let resumed = sluice(["resume-timers", "--url", &url]).output().unwrap();
     assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
     until(|| second.figures(id) == [3, 3, 0, 0]);
+    assert!(second.stop().success());
+}
+
+#[test]
+fn redis_is_taken_over_and_written_anew() {
+    let valkey = Valkey::start();
+    let redis = valkey.url(0);
+    let scratch = tempfile::tempdir().unwrap();
+    let database = format!("sqlite:{}", scratch.path().join("shop.db").display());
+    let flags = ["--database", database.as_str(), "--redis", redis.as_str()];
+    let mut first = Server::start_in(&scratch.path().join("old"), &flags, &[]);
+    let id = first.activity(&json!({"stock": 3}));
+    bought(&first.buy(7, id, "r-7", 1));
+    assert!(first.stop().success());
+    let new = scratch.path().join("new");
+    let restored = sluice(["restore", "--redis", &redis, "--database", &database, "--data-dir"])
+        .arg(&new)
+        .env("SLUICE_FORMAT__SEGMENT_BYTES", "4194304")
+        .output()
+        .unwrap();
+    assert_eq!(restored.status.code(), Some(0), "{restored:?}");
+    let mut second = Server::start_in(&new, &flags, &[]);
+    bought(&second.buy(8, id, "r-8", 1));
+    let stock = format!("GET flashsale:stock:{id}");
+    until(|| say::<Option<String>>(&mut valkey.connect(0), &stock).as_deref() == Some("1"));
+    // With a database of its own, it is Redis that knows the old directory no more.
+    let other = format!("sqlite:{}", scratch.path().join("other.db").display());
+    let mut stale = sluice(["serve", "--listen", "127.0.0.1:0", "--redis", &redis, "--database"]);
+    let stale = stale.arg(&other).arg("--data-dir").arg(scratch.path().join("old"));
+    let ended = stale.output().unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{ended:?}");
     assert!(second.stop().success());
 }
 
