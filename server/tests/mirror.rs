@@ -18,7 +18,7 @@ fn get(valkey: &Valkey, key: &str) -> Option<String> {
 
 #[test]
 fn what_is_sold_is_in_redis_and_in_the_metrics() {
-    let valkey = Valkey::start();
+    let valkey = Valkey::start_with(&["--port", "0", "--appendonly", "yes"]);
     let mut server = Server::start_with(&["--redis", &valkey.url(0)], &[]);
     let id = server.activity(&json!({"stock": 10}));
     assert_eq!(server.buy(7, id, "r-1", 1).status, 202);
@@ -30,6 +30,9 @@ fn what_is_sold_is_in_redis_and_in_the_metrics() {
     {
         assert!(metrics.contains(line), "{line} in {metrics}");
     }
+    // The log is kept for it, and no longer than it is needed.
+    let confirmed = "sluice_sink_confirmed_lsn{sink=\"redis\"}";
+    wait_for(|| server.call("GET", "/metrics", &[], "").body.contains(confirmed));
     assert!(server.stop().success());
 }
 

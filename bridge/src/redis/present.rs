@@ -4,10 +4,13 @@ use engine::core::activity::Activity;
 use engine::core::ids::{ActivityId, Position, ReservationId, UserId};
 use engine::core::reservation::Slot;
 use engine::core::side::DeadLetter;
-use wal::Lsn;
+use wal::{Lsn, SinkClass};
 
 use super::layouts::Reserved;
 use crate::host::Host;
+
+/// The name under which the log is kept for the mirror.
+const MIRROR_SINK: &str = "redis";
 
 /// Controls that blacklist a user: this and the user's id.
 pub(super) const BLACKLIST_PREFIX: &str = "blacklist/user/";
@@ -26,6 +29,10 @@ pub trait Present: Host {
     /// Waits until everything that was applied before is durable; an LSN at or behind the last of
     /// it, `None` where the log has failed.
     fn settle(&self) -> Option<Lsn>;
+
+    /// The mirror holds everything up to `lsn` in an append-only file: the log need not be kept
+    /// for it any longer.
+    fn mirror_confirmed(&self, _lsn: Lsn) {}
 
     /// The run-time controls whose key begins with `prefix`, each with its end (Unix milliseconds,
     /// 0 for never).
@@ -47,6 +54,17 @@ impl Present for engine::Engine {
 
     fn settle(&self) -> Option<Lsn> {
         self.all_durable().ok()
+    }
+
+    fn mirror_confirmed(&self, lsn: Lsn) {
+        // A Redis that never confirms is never registered: nothing would be gained by keeping the
+        // log for it, the mirror is written anew from the engine's state.
+        if self.sinks().iter().all(|sink| sink.name != MIRROR_SINK)
+            && let Err(error) = self.register_sink(MIRROR_SINK, SinkClass::Rebuildable)
+        {
+            tracing::warn!(%error, "the log is not kept for the mirror, which may be written anew");
+        }
+        self.sink_confirmed(MIRROR_SINK, lsn);
     }
 
     fn controls(&self, prefix: &str) -> Vec<(String, u64)> {

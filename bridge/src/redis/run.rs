@@ -321,6 +321,7 @@ impl<H: Present> Runner<'_, H> {
             Confirmed::Upto(lsn) => {
                 counts.confirmed_lsn.store(lsn.0, Ordering::Relaxed);
                 counts.is_confirmable.store(true, Ordering::Relaxed);
+                self.host.mirror_confirmed(lsn);
             }
             Confirmed::NotYet => {}
             Confirmed::Never => counts.is_confirmable.store(false, Ordering::Relaxed),
