@@ -20,6 +20,7 @@
 //! * [`follow`]: meet the sink, then batch by batch; [`run`]: the thread around it, which retries
 //!   what may pass and halts where a person must act.
 //! * [`reconcile`]: engine, SQL and Redis held against each other, and mended toward the log.
+//! * [`restore`]: a fresh data directory from what SQL knows, when the old one is lost.
 //! * [`lag`]: how far behind, and how it is.
 //!
 //! A sink that stands still or a database that is down stops nothing else: purchases, payments and
@@ -34,6 +35,7 @@ pub mod lag;
 mod log_source;
 pub mod reconcile;
 pub mod redis;
+pub mod restore;
 pub mod run;
 pub mod sql;
 pub mod tail;

@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::mirror::Mirror;
 use crate::orders::Orders;
 use crate::payments::Payments;
+use crate::reconcile::Reconcile;
 use crate::time::wall_seconds;
 
 /// The engine and what follows its log.
@@ -33,6 +34,8 @@ pub(crate) struct App {
     pub(crate) mirror: Option<Mirror>,
     /// The ways to pay.
     pub(crate) payments: Payments,
+    /// Holds engine, SQL and Redis against each other.
+    pub(crate) reconcile: Reconcile,
 }
 
 /// Everything a request can reach.

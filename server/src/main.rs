@@ -32,6 +32,7 @@ mod mirror;
 mod orders;
 mod payments;
 mod production;
+mod reconcile;
 mod resp;
 mod serve;
 mod time;

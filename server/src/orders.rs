@@ -87,7 +87,7 @@ pub(crate) struct Orders {
     bridge: Mutex<Option<BridgeHandle>>,
 }
 
-fn database_url(settings: &Settings) -> String {
+pub(crate) fn database_url(settings: &Settings) -> String {
     settings
         .database
         .clone()
@@ -95,7 +95,7 @@ fn database_url(settings: &Settings) -> String {
 }
 
 /// How orders are written. A demo's shoppers need not know that an order wants an address.
-fn order_options(settings: &Settings) -> Result<OrderOptions, OrdersError> {
+pub(crate) fn order_options(settings: &Settings) -> Result<OrderOptions, OrdersError> {
     let split = Split::new(settings.orders.split).ok_or(OrdersError::Split)?;
     let require_address = settings.orders.require_address.unwrap_or(!settings.demo);
     Ok(OrderOptions { split, require_address })

@@ -38,6 +38,7 @@ use crate::mirror::{Mirror, MirrorError};
 use crate::orders::{self, Orders, OrdersError};
 use crate::payments::Payments;
 use crate::production::{self, Finding};
+use crate::reconcile::{self, Reconcile};
 use crate::resp::{self, RespServer};
 use descriptors::{bound_connections, raise_limit};
 use signals::{Asked, Signals};
@@ -260,7 +261,8 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     let orders = Orders::start(settings, &engine).await?;
     let mirror = Mirror::start(settings, &engine).await?;
     let payments = payments_of(loaded)?;
-    let app = App { engine, orders, mirror, payments };
+    let reconcile = Reconcile::new(settings, &engine)?;
+    let app = App { engine, orders, mirror, payments, reconcile };
     if settings.demo {
         demo::prepare(&app, &shared.passwords).await?;
     }
@@ -269,6 +271,7 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     keepers::archive(&app.engine).await?;
     app.engine.serving();
     shared.start(app);
+    tokio::spawn(reconcile::scheduled(Arc::clone(shared)));
     Ok(())
 }
 

@@ -6,6 +6,9 @@
 #[path = "common/books.rs"]
 mod books;
 mod common;
+#[allow(dead_code, unreachable_pub, reason = "shared with the bridge's tests")]
+#[path = "../../bridge/tests/support/mariadb.rs"]
+mod mariadb;
 #[path = "common/provider.rs"]
 mod provider;
 #[path = "common/shop.rs"]
@@ -16,8 +19,10 @@ use std::time::Instant;
 
 use common::resp::Client;
 use common::{Answer, PATIENCE, Server};
-use provider::{Provider, body, call_back, open, refund, secrets, verdict};
+use mariadb::MariaDb;
+use provider::{Provider, Reply, body, call_back, open, refund, secrets, verdict};
 use serde_json::{Value, json};
+use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 
 /// In the window of [`over`]'s activity, Unix milliseconds.
 const THEN_MS: u64 = 1_577_900_000_000;
@@ -82,9 +87,9 @@ struct Over {
     gone: (u64, String, String),
 }
 
-fn over() -> Over {
+fn over(database: Option<&str>) -> Over {
     let (provider, data_dir) = (Provider::start(), shop::scratch());
-    let mut server = start(&provider, data_dir.path(), None);
+    let mut server = start(&provider, data_dir.path(), database);
     let activity = server.activity(&json!({
         "price": 700, "start_at": "2020-01-01T00:00:00Z", "end_at": "2020-01-02T00:00:00Z",
         "title": "去年的键盘",
@@ -95,7 +100,7 @@ fn over() -> Over {
     assert_eq!(cancel(&server, 8, &gone.1).status, 200);
     assert_eq!(purchase(&server, 7, paid.0, "?wait=30s").json()["status"], "ordered");
     assert!(server.stop().success());
-    let server = start(&provider, data_dir.path(), None);
+    let server = start(&provider, data_dir.path(), database);
     let detail = format!("/api/flashsales/{activity}");
     let shown = || server.as_user(7, "GET", &detail, None).json();
     until(shown, |shown| shown["state"] == "archived");
@@ -105,25 +110,9 @@ fn over() -> Over {
 
 #[test]
 fn what_is_archived_is_answered_from_sql_and_without_it_not_at_all() {
-    let Over { provider, data_dir, server, activity, paid, gone } = over();
-    assert_eq!(server.figures(activity), [10, 9, 0, 1]);
-    let mine = purchase(&server, 7, paid.0, "").json();
-    assert_eq!((&mine["status"], &mine["order_no"]), (&json!("ordered"), &json!(paid.1)));
-    assert_eq!(purchase(&server, 8, paid.0, "").code(), "purchase_not_found");
-    let back = purchase(&server, 8, gone.0, "").json();
-    assert_eq!((&back["status"], &back["reason"]), (&json!("rolled_back"), &json!("cancelled")));
-
-    let replayed = server.buy(7, activity, "once", 1);
-    assert_eq!((replayed.status, replayed.header("idempotency-replayed")), (202, Some("true")));
-    assert_eq!(replayed.json()["pre_deduction_id"], paid.0);
-    assert_eq!(server.buy(7, activity, "once", 2).code(), "request_id_reused");
-    assert_eq!(server.buy(7, activity, "new", 1).code(), "ended");
-    assert_eq!(cancel(&server, 7, &paid.1).code(), "already_paid");
-    assert_eq!(cancel(&server, 8, &gone.1).json()["status"], "rolled_back");
-    assert_eq!(open(&server, 7, &json!(paid.1)).code(), "already_paid");
-    assert_eq!(open(&server, 8, &json!(gone.1)).code(), "already_rolled_back");
-    assert_eq!(open(&server, 9, &json!(gone.1)).code(), "order_not_found");
-
+    let over = over(None);
+    looked_at(&over);
+    let Over { provider, data_dir, server, activity, paid, gone } = over;
     drop(server);
     let server = start(&provider, data_dir.path(), Some("sqlite:/nonexistent/orders.db"));
     let without = (503, "database_unavailable".to_owned());
@@ -133,33 +122,95 @@ fn what_is_archived_is_answered_from_sql_and_without_it_not_at_all() {
     assert_eq!(call_back(&server, &body(&gone.2, "t11", 700, "paid")).verdict(), without);
 }
 
+/// Asks for everything that can be asked of what is over.
+fn looked_at(over: &Over) {
+    let Over { server, activity, paid, gone, .. } = over;
+    let activity = *activity;
+    assert_eq!(server.figures(activity), [10, 9, 0, 1]);
+    let mine = purchase(server, 7, paid.0, "").json();
+    assert_eq!((&mine["status"], &mine["order_no"]), (&json!("ordered"), &json!(paid.1)));
+    assert_eq!(purchase(server, 8, paid.0, "").code(), "purchase_not_found");
+    let back = purchase(server, 8, gone.0, "").json();
+    assert_eq!((&back["status"], &back["reason"]), (&json!("rolled_back"), &json!("cancelled")));
+
+    let replayed = server.buy(7, activity, "once", 1);
+    assert_eq!((replayed.status, replayed.header("idempotency-replayed")), (202, Some("true")));
+    assert_eq!(replayed.json()["pre_deduction_id"], paid.0);
+    assert_eq!(server.buy(7, activity, "once", 2).code(), "request_id_reused");
+    assert_eq!(server.buy(7, activity, "new", 1).code(), "ended");
+    assert_eq!(cancel(server, 7, &paid.1).code(), "already_paid");
+    assert_eq!(cancel(server, 8, &gone.1).json()["status"], "rolled_back");
+    assert_eq!(open(server, 7, &json!(paid.1)).code(), "already_paid");
+    assert_eq!(open(server, 8, &json!(gone.1)).code(), "already_rolled_back");
+    assert_eq!(open(server, 9, &json!(gone.1)).code(), "order_not_found");
+}
+
 #[test]
 fn the_money_of_what_is_archived_finds_its_way_and_moves_no_unit() {
-    let Over { provider, data_dir, server, activity, paid, gone } = over();
-    let (paid_order, paid, gone) = (paid.1, paid.2, gone.2);
+    let over = over(None);
+    money_moved(&over, &|status| {
+        let rows = match status {
+            "SENT" => "SELECT COUNT(*) FROM refunds WHERE status = 'SENT'",
+            _ => "SELECT COUNT(*) FROM refunds WHERE status = 'SETTLED'",
+        };
+        books::count(over.data_dir.path(), rows)
+    });
+}
+
+#[test]
+fn all_of_it_holds_in_mariadb() {
+    let database = MariaDb::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let count = |name: &str, text: String| -> i64 {
+        runtime.block_on(async {
+            let mut connection = MySqlConnection::connect(&database.url(name)).await.unwrap();
+            sqlx::query_scalar(AssertSqlSafe(text)).fetch_one(&mut connection).await.unwrap()
+        })
+    };
+    runtime.block_on(async {
+        let mut connection = MySqlConnection::connect(&database.url("mysql")).await.unwrap();
+        sqlx::query("CREATE DATABASE shop").execute(&mut connection).await.unwrap();
+    });
+    let over = over(Some(&database.url("shop")));
+    looked_at(&over);
+    money_moved(&over, &|status| {
+        count("shop", format!("SELECT COUNT(*) FROM refunds WHERE status = '{status}'"))
+    });
+    let audit = over.server.as_admin("GET", "/api/admin/audit?action=refund", None).json();
+    assert_eq!((&audit["total"], &audit["items"][0]["subject"]), (&json!(1), &json!("r1")));
+    let export = over.server.as_admin("GET", "/api/admin/orders.csv", None);
+    assert_eq!(export.status, 200, "{export:?}");
+}
+
+/// Late, second and wrong money, and a refund; `refunds` counts rows by their status.
+fn money_moved(over: &Over, refunds: &dyn Fn(&str) -> i64) {
+    let Over { provider, server, activity, paid, gone, .. } = over;
+    let (activity, (_, paid_order, paid), (_, _, gone)) = (*activity, paid, gone);
     for (payment_no, transaction, amount, expected) in [
-        (&gone, "t8", 700, "late"),
-        (&gone, "t8", 700, "repeated"),
-        (&paid, "t7", 700, "repeated"),
-        (&paid, "t9", 700, "second_payment"),
-        (&paid, "t10", 1, "wrong_amount"),
+        (gone, "t8", 700, "late"),
+        (gone, "t8", 700, "repeated"),
+        (paid, "t7", 700, "repeated"),
+        (paid, "t9", 700, "second_payment"),
+        (paid, "t10", 1, "wrong_amount"),
     ] {
-        let told = call_back(&server, &body(payment_no, transaction, amount, "paid"));
+        let told = call_back(server, &body(payment_no, transaction, amount, "paid"));
         assert_eq!(verdict(&told), expected, "{transaction}");
     }
     let wanted = json!({"refund_no": "r1", "restock": true, "reason": "late"});
-    assert_eq!(refund(&server, &gone, &wanted).code(), "not_paid");
-    assert_eq!(refund(&server, &paid, &wanted).status, 202);
+    assert_eq!(refund(server, gone, &wanted).code(), "not_paid");
+    until(|| refunds("SETTLED").into(), |count| *count == 2);
+    provider.will([Reply::Status(500), Reply::HangUp]);
+    assert_eq!(refund(server, paid, &wanted).status, 202);
+    until(|| refunds("SENT").into(), |count| *count == 1);
     let order = format!("/api/orders/{paid_order}");
     let order = || server.as_user(7, "GET", &order, None).json();
     until(order, |order| order["status"] == "refunded");
-    assert_eq!(refund(&server, &paid, &wanted).json()["status"], "settled");
-    let other = refund(&server, &paid, &json!({"refund_no": "r2"}));
+    assert_eq!(refund(server, paid, &wanted).json()["status"], "settled");
+    let other = refund(server, paid, &json!({"refund_no": "r2"}));
     assert_eq!(other.code(), "already_refunded");
     let payment = server.as_user(7, "GET", &format!("/api/payments/{paid}"), None).json();
     assert_eq!((&payment["status"], &payment["refund"]), (&json!("paid"), &json!("settled")));
-    let settled = "SELECT COUNT(*) FROM refunds WHERE status = 'SETTLED'";
-    until(|| books::count(data_dir.path(), settled).into(), |count| *count == 3);
-    assert_eq!(provider.asked().len(), 3);
+    until(|| refunds("SETTLED").into(), |count| *count == 3);
+    assert_eq!(provider.asked().len(), 5);
     assert_eq!(server.figures(activity), [10, 9, 0, 1], "what is over moves no unit");
 }

@@ -21,10 +21,11 @@
 
 pub mod compare;
 pub mod run;
+mod strays;
 
 use std::fmt;
 
-pub use run::{ReconcileError, Reconciler, Scope};
+pub use run::{Ledger, ReconcileError, Reconciler, Scope, SideBySide};
 
 /// What sort of difference was found.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

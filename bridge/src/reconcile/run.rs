@@ -1,9 +1,9 @@
 //! Page by page through the engine's state and SQL's rows: bounded memory, whatever their size.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
-use engine::core::ids::{ActivityId, ReservationId};
+use engine::core::ids::ActivityId;
 use wal::Lsn;
 
 use super::compare::{Expected, Row, Units, UnitsRow, difference};
@@ -70,16 +70,32 @@ impl Ledger for engine::Engine {
     }
 }
 
+/// The figures of some activities.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SideBySide {
+    /// The engine's.
+    pub engine: Vec<Units>,
+    /// SQL's, of those that it has.
+    pub sql: Vec<UnitsRow>,
+    /// Where SQL's cursor stood.
+    pub sql_lsn: Option<Lsn>,
+    /// What stands in Redis; `None` where the key is absent.
+    pub redis: BTreeMap<ActivityId, Option<String>>,
+    /// Where the mirror's cursor stood.
+    pub redis_lsn: Option<Lsn>,
+}
+
 /// Compares, and mends where it is told to.
 pub struct Reconciler<'h, H> {
-    host: &'h H,
+    pub(super) host: &'h H,
     database: Database,
-    readers: Readers,
+    pub(super) readers: Readers,
     split: Split,
     sink: Watcher,
     redis: Option<(Stocks, Watcher)>,
-    repair: bool,
-    report: Report,
+    pub(super) repair: bool,
+    patience: Duration,
+    pub(super) report: Report,
 }
 
 impl<'h, H: Ledger> Reconciler<'h, H> {
@@ -87,7 +103,8 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
     pub fn new(host: &'h H, database: Database, split: Split, sink: Watcher) -> Self {
         let readers = Readers::of(&database);
         let report = Report::default();
-        Self { host, database, readers, split, sink, redis: None, repair: false, report }
+        let (redis, repair, patience) = (None, false, SINK_PATIENCE);
+        Self { host, database, readers, split, sink, redis, repair, patience, report }
     }
 
     /// Compares the units in Redis, too.
@@ -100,6 +117,30 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
     #[must_use]
     pub fn repairing(self, repair: bool) -> Self {
         Self { repair, ..self }
+    }
+
+    /// What engine, SQL and Redis say of `ids`, each as it is now.
+    ///
+    /// # Errors
+    /// [`ReconcileError`]; a Redis that does not answer is none.
+    pub async fn side_by_side(self, ids: &[ActivityId]) -> Result<SideBySide, ReconcileError> {
+        let engine = self.units(ids);
+        let keys: Vec<u64> = ids.iter().map(|id| id.get()).collect();
+        let mut snapshot = self.readers.snapshot().await?;
+        let sql_lsn = facts::cursor_lsn(&mut snapshot).await?;
+        let sql = facts::units(&mut snapshot, &keys).await?;
+        drop(snapshot);
+        self.readers.close().await;
+        let mut redis = BTreeMap::new();
+        let mut redis_lsn = None;
+        if let Some((stocks, _)) = &self.redis {
+            let known: Vec<_> = ids.iter().filter_map(|id| stocks::known(self.host, *id)).collect();
+            if let (Ok(found), Ok(lsn)) = (stocks.read(&known).await, stocks.cursor(&known).await) {
+                redis_lsn = lsn;
+                redis = known.iter().map(|it| it.id).zip(found).collect();
+            }
+        }
+        Ok(SideBySide { engine, sql, sql_lsn, redis, redis_lsn })
     }
 
     /// Compares.
@@ -124,7 +165,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         Ok(self.report)
     }
 
-    fn mender(&self) -> Mender<'_, H> {
+    pub(super) fn mender(&self) -> Mender<'_, H> {
         Mender { host: self.host, database: &self.database, split: self.split }
     }
 
@@ -134,7 +175,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
             let units = self.units(&left);
             left.clear();
             let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
-            if !passed(&self.sink, target).await {
+            if !passed(&self.sink, target, &mut self.patience).await {
                 left.extend(units.iter().map(|units| units.id));
                 break;
             }
@@ -180,7 +221,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         let known = ids.iter().filter_map(|id| stocks::known(self.host, *id));
         let known: Vec<_> = known.filter(|it| stocks.is_told(it)).collect();
         let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
-        if !passed(mirror, target).await {
+        if !passed(mirror, target, &mut self.patience).await {
             return Ok(());
         }
         // A Redis that does not answer is the mirror's to report.
@@ -203,32 +244,6 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         Ok(())
     }
 
-    async fn stray_activities(&mut self) -> Result<(), ReconcileError> {
-        let mut after = 0;
-        loop {
-            let mut snapshot = self.readers.snapshot().await?;
-            let page = facts::next_units(&mut snapshot, after).await?;
-            drop(snapshot);
-            let Some(last) = page.last() else { return Ok(()) };
-            after = last.id;
-            for row in page {
-                let id = ActivityId::new(row.id);
-                let is_known = id.is_some_and(|id| {
-                    self.host.look(id, |_| ()).is_some() || self.host.is_archived(id)
-                });
-                if !is_known {
-                    self.report.add(Mismatch {
-                        kind: Kind::StrayActivity,
-                        place: format!("flashsale_activities {}", row.id),
-                        found: units_text(&row),
-                        expected: "absent".to_owned(),
-                        repaired: false,
-                    });
-                }
-            }
-        }
-    }
-
     async fn reservations(&mut self, id: ActivityId) -> Result<(), ReconcileError> {
         let prefix = self.host.order_prefix();
         let mut from = 0;
@@ -245,7 +260,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
 
     async fn page(&mut self, page: Vec<Expected>) -> Result<(), ReconcileError> {
         let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
-        let is_behind = !passed(&self.sink, target).await;
+        let is_behind = !passed(&self.sink, target, &mut self.patience).await;
         let keys: Vec<u64> = page.iter().map(|it| it.id.get()).collect();
         let mut snapshot = self.readers.snapshot().await?;
         let rows = facts::rows(&mut snapshot, &keys).await?;
@@ -283,7 +298,11 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         let Some(row) = row else { return Ok(()) };
         let (of, seq) = (expected.activity, expected.shard_seq);
         let is_foreign = || seq > self.host.ordered_seq(of);
-        if !is_foreign() || difference(expected, Some(row)).is_none() {
+        // One that the sink has just written, and whose mark is on its way, is its own.
+        let is_theirs = |kind| kind == Kind::Foreign;
+        if !difference(expected, Some(row)).is_some_and(|(kind, ..)| is_theirs(kind))
+            || !is_foreign()
+        {
             return Ok(());
         }
         let aside = Aside::Reservation(row.id);
@@ -297,64 +316,9 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         });
         Ok(())
     }
-
-    async fn stray_rows(&mut self) -> Result<(), ReconcileError> {
-        let mut after = 0;
-        loop {
-            let mut snapshot = self.readers.snapshot().await?;
-            let page = facts::next_ids(&mut snapshot, after).await?;
-            drop(snapshot);
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after = *last;
-            for (id, activity) in page {
-                // The log is ahead of SQL: what it does not know by now, it never wrote there.
-                let (Some(of), Some(known)) = (ActivityId::new(activity), ReservationId::new(id))
-                else {
-                    continue;
-                };
-                let is_stray = || {
-                    let is_here = self.host.look(of, |it| it.slot(known).is_some());
-                    is_here.is_none_or(|is_here| !is_here) && !self.host.is_archived(of)
-                };
-                if is_stray() {
-                    let aside = Aside::Reservation(id);
-                    let repaired = self.repair && self.mender().aside(&aside, of, is_stray).await?;
-                    self.stray(format!("flashsale_pre_deductions {id}"), activity, repaired);
-                }
-            }
-        }
-    }
-
-    async fn stray_orders(&mut self) -> Result<(), ReconcileError> {
-        let mut after = String::new();
-        loop {
-            let mut snapshot = self.readers.snapshot().await?;
-            let page = facts::stray_orders(&mut snapshot, &after).await?;
-            drop(snapshot);
-            let Some((last, _)) = page.last() else { return Ok(()) };
-            after.clone_from(last);
-            for (order_no, activity) in page {
-                let place = format!("orders {order_no}");
-                let aside = Aside::Order(order_no);
-                let repaired = match ActivityId::new(activity) {
-                    Some(of) if self.repair && !self.host.is_archived(of) => {
-                        // Its reservation would have come in the same transaction.
-                        self.mender().aside(&aside, of, || true).await?
-                    }
-                    _ => false,
-                };
-                self.stray(place, activity, repaired);
-            }
-        }
-    }
-
-    fn stray(&mut self, place: String, activity: u64, repaired: bool) {
-        let (found, expected) = (format!("of activity {activity}"), "absent".to_owned());
-        self.report.add(Mismatch { kind: Kind::Stray, place, found, expected, repaired });
-    }
 }
 
-fn units_text(row: &UnitsRow) -> String {
+pub(super) fn units_text(row: &UnitsRow) -> String {
     let [available, locked, sold] = row.units;
     let [on_sale, paused, drained] = row.switches;
     format!(
@@ -365,14 +329,17 @@ fn units_text(row: &UnitsRow) -> String {
 }
 
 /// Waits until a sink holds everything up to `target`; whether it does.
-async fn passed(sink: &Watcher, target: Lsn) -> bool {
-    let until = Instant::now() + SINK_PATIENCE;
+async fn passed(sink: &Watcher, target: Lsn, patience: &mut Duration) -> bool {
+    let until = Instant::now() + *patience;
     loop {
         let status = sink.status();
         if status.applied_lsn >= target {
+            *patience = SINK_PATIENCE;
             return true;
         }
         if !status.state.may_move() || Instant::now() >= until {
+            // One that is far behind is waited for once, not page by page.
+            *patience = Duration::ZERO;
             return false;
         }
         tokio::time::sleep(SINK_POLL).await;

@@ -30,9 +30,11 @@ pub mod run;
 mod scrub;
 pub mod sink;
 pub mod stocks;
+mod take;
 pub mod writes;
 
 pub use confirm::Confirmed;
 pub use fault::MirrorError;
 pub use present::Present;
 pub use scrub::Repair;
+pub use take::take_over;

@@ -152,6 +152,6 @@ async fn name_refused<S: Statements>(
 }
 
 /// `(?, ?, ?)`
-pub(super) fn placeholders(count: usize) -> String {
+pub(crate) fn placeholders(count: usize) -> String {
     format!("({})", vec!["?"; count].join(", "))
 }

@@ -1,8 +1,11 @@
 //! What SQL says, read page by page in one state of the database: for whoever compares it with the
 //! log, or rebuilds a log from it.
 
+use wal::Lsn;
+
 use super::chunks::placeholders;
 use super::readers::Snapshot;
+use super::sink::SINK_NAME;
 use super::store::{Record, StoreError, Value};
 use crate::reconcile::compare::{OrderRow, Row, UnitsRow};
 
@@ -15,6 +18,13 @@ const UNITS: &str = "id, stock, locked_stock, sold_stock, status, paused, draine
 const ROWS: &str = "SELECT p.id, p.activity_id, p.user_id, p.quantity, p.order_no, p.status, \
      o.user_id, o.purchase_slot, o.status, o.user_activity_key \
      FROM flashsale_pre_deductions p LEFT JOIN orders o ON o.order_no = p.order_no";
+
+/// Where the sink is.
+pub(crate) async fn cursor_lsn(snapshot: &mut Snapshot) -> Result<Option<Lsn>, StoreError> {
+    let text = "SELECT lsn FROM bridge_cursor WHERE sink = ?";
+    let records = snapshot.rows(text, &[Value::text(SINK_NAME)]).await?;
+    records.first().map(|record| record.number(0).map(Lsn)).transpose()
+}
 
 /// The activities of `ids`, at most a page of them.
 pub(crate) async fn units(

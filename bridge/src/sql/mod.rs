@@ -44,4 +44,5 @@ pub mod store;
 mod tables;
 pub mod tally;
 
+pub(crate) use chunks::placeholders;
 pub use fault::SinkError;

@@ -31,7 +31,7 @@ use crate::tail::Batch;
 /// The name under which this sink's cursor and marks are kept.
 pub const SINK_NAME: &str = engine::ORDERS_SINK;
 
-pub(super) static CURSOR: Table = Table {
+pub(crate) static CURSOR: Table = Table {
     name: "bridge_cursor",
     columns: &["sink", "log_uuid", "epoch", "lsn", "chain", "request_hash_key", "updated_at"],
     key_columns: 1,
@@ -258,7 +258,7 @@ pub(super) fn cursor(record: &Record) -> Result<Cursor, StoreError> {
 }
 
 /// The wall clock, for `updated_at` of the cursor: people read it, nothing rests on it.
-pub(super) fn now_ms() -> u64 {
+pub(crate) fn now_ms() -> u64 {
     let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX)
 }

@@ -4,11 +4,15 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod admin;
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod dump;
 pub(crate) mod progress;
+pub(crate) mod reconcile;
 pub(crate) mod repair;
+pub(crate) mod restore;
+pub(crate) mod resume_timers;
 pub(crate) mod serve;
 pub(crate) mod sink;
 pub(crate) mod token;
@@ -47,6 +51,12 @@ enum Command {
     Upgrade(upgrade::Args),
     /// Look after what the log is kept for.
     Sink(sink::Args),
+    /// Compare engine, SQL and Redis of a running server, and mend them.
+    Reconcile(reconcile::Args),
+    /// Build a fresh data directory from the order database of a lost one.
+    Restore(restore::Args),
+    /// Let time-outs run again after a restore.
+    ResumeTimers(resume_timers::Args),
     /// Load a server and check that it sold exactly.
     Bench(bench::Args),
 }
@@ -61,6 +71,9 @@ pub(crate) fn run() -> ExitCode {
         Command::Repair(args) => repair::run(args),
         Command::Upgrade(args) => upgrade::run(args),
         Command::Sink(args) => sink::run(args),
+        Command::Reconcile(args) => reconcile::run(&args),
+        Command::Restore(args) => restore::run(args),
+        Command::ResumeTimers(args) => resume_timers::run(&args),
         Command::Bench(args) => bench::run(args),
     }
 }

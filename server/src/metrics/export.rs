@@ -56,6 +56,7 @@ impl Collector for Scrape {
                 log(out, app)?;
                 bridge(out, app)?;
                 super::payments::encode(out, app)?;
+                super::reconcile::encode(out, &app.reconcile)?;
                 app.mirror.as_ref().map_or(Ok(()), |mirror| super::mirror::encode(out, mirror))
             }
             None => Ok(()),

@@ -5,6 +5,7 @@ mod export;
 mod gate;
 mod mirror;
 mod payments;
+mod reconcile;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -50,6 +51,9 @@ const ROUTES: &[&str] = &[
     "/api/admin/dead-letters",
     "/api/admin/dead-letters/{id}/retry",
     "/api/admin/dead-letters/{id}/rollback",
+    "/api/admin/stocks",
+    "/api/admin/reconcile",
+    "/api/admin/resume-timers",
     "/api/admin/audit",
     "/api/admin/orders.csv",
     "/api/admin/skus",

@@ -11,6 +11,7 @@ mod dead_letters;
 mod export;
 mod fields;
 mod limits;
+mod reconcile;
 mod stock;
 
 use std::sync::Arc;
@@ -43,6 +44,9 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/api/admin/users/{id}/password", put(accounts::password))
         .route("/api/admin/users/{id}/disable", post(blacklist::disable))
         .route("/api/admin/users/{id}/enable", post(blacklist::enable))
+        .route("/api/admin/stocks", get(reconcile::stocks))
+        .route("/api/admin/reconcile", post(reconcile::reconcile))
+        .route("/api/admin/resume-timers", post(reconcile::resume_timers))
         .merge(gate_routes())
 }
 

@@ -1,0 +1,63 @@
+//! `sluice reconcile`: engine, SQL and Redis of a running server compared, and mended.
+
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+use super::admin::Server;
+use super::{EXIT_OK, EXIT_USAGE};
+
+/// Differences were found, and not mended.
+const EXIT_DIFFERENCES: u8 = 1;
+
+/// Arguments of `sluice reconcile`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    server: Server,
+    /// Mend what is found toward the log; each mend leaves a REPAIR row in stock_flows
+    #[arg(long, conflicts_with = "dry_run")]
+    repair: bool,
+    /// Change nothing (the default)
+    #[arg(long)]
+    dry_run: bool,
+}
+
+/// Runs `sluice reconcile`.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let asked = json!({"repair": args.repair && !args.dry_run});
+    let report = match args.server.post("/api/admin/reconcile", &asked) {
+        Ok(report) => report,
+        Err(error) => {
+            eprintln!("sluice reconcile: {error}");
+            return ExitCode::from(EXIT_USAGE);
+        }
+    };
+    let count = |name: &str| report.get(name).and_then(Value::as_u64).unwrap_or_default();
+    // A reader that went away has seen what it wanted; the exit code still tells.
+    let _ = show(&report, &mut std::io::stdout());
+    let left = count("differences").saturating_sub(count("repaired"));
+    ExitCode::from(if left == 0 { EXIT_OK } else { EXIT_DIFFERENCES })
+}
+
+fn show(report: &Value, out: &mut impl std::io::Write) -> std::io::Result<()> {
+    let count = |name: &str| report.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let mismatches = report.get("mismatches").and_then(Value::as_array);
+    for it in mismatches.into_iter().flatten() {
+        let text = |name: &str| it.get(name).and_then(Value::as_str).unwrap_or_default();
+        let repaired = it.get("repaired").and_then(Value::as_bool).unwrap_or_default();
+        let (kind, place, found, expected) =
+            (text("kind"), text("place"), text("found"), text("expected"));
+        let repaired = if repaired { " (repaired)" } else { "" };
+        writeln!(out, "{kind}: {place} is {found}, the log says {expected}{repaired}")?;
+    }
+    writeln!(
+        out,
+        "{} activities and {} reservations compared, {} in flight: {} differences, {} repaired",
+        count("activities"),
+        count("reservations"),
+        count("in_flight"),
+        count("differences"),
+        count("repaired")
+    )
+}

@@ -1,0 +1,186 @@
+//! Engine, SQL and Redis side by side, compared, and mended; and time-outs after a restore.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use bridge::reconcile::compare::{Units, UnitsRow};
+use bridge::reconcile::{Report, Scope};
+use engine::core::control::keys::TIMERS_HELD;
+use engine::core::event::Actor;
+use serde::{Deserialize, Serialize};
+
+use super::activities::name;
+use crate::app::Shared;
+use crate::http::input::{Admin, Json, Params};
+use crate::http::json;
+use crate::http::problem::Problem;
+use crate::http::request_id::RequestId;
+use crate::reconcile::{run, side_by_side};
+
+/// Activities of a page where nobody says.
+const PAGE_SIZE: usize = 20;
+
+/// The largest page.
+const PAGE_SIZE_MAX: usize = 100;
+
+/// `?page=&page_size=`, from 1.
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    page: Option<usize>,
+    page_size: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct StocksJson {
+    total: usize,
+    page: usize,
+    page_size: usize,
+    engine_lsn: u64,
+    sql_lsn: Option<u64>,
+    redis_lsn: Option<u64>,
+    items: Vec<StockJson>,
+}
+
+#[derive(Serialize)]
+struct StockJson {
+    id: u64,
+    engine: FiguresJson,
+    sql: Option<FiguresJson>,
+    redis: Option<RedisJson>,
+}
+
+#[derive(Serialize)]
+struct FiguresJson {
+    total: u64,
+    available: u64,
+    locked: u64,
+    sold: u64,
+}
+
+/// Redis holds no more than what is free to buy.
+#[derive(Serialize)]
+struct RedisJson {
+    available: Option<String>,
+}
+
+impl From<[u64; 3]> for FiguresJson {
+    fn from([available, locked, sold]: [u64; 3]) -> Self {
+        Self {
+            total: available.saturating_add(locked).saturating_add(sold),
+            available,
+            locked,
+            sold,
+        }
+    }
+}
+
+/// `GET /api/admin/stocks`: the figures of engine, SQL and Redis, each as it is now, with how far
+/// each sink is in the log. Figures differ where a sink is behind; `sluice reconcile` knows what is
+/// on its way.
+pub(super) async fn stocks(
+    State(shared): State<Arc<Shared>>,
+    _: Admin,
+    Params(wanted): Params<Wanted>,
+) -> Result<Response, Problem> {
+    let (page, page_size) = (wanted.page.unwrap_or(1), wanted.page_size.unwrap_or(PAGE_SIZE));
+    if page == 0 || !(1..=PAGE_SIZE_MAX).contains(&page_size) {
+        let problem = format!("page starts at 1, page_size is 1 to {PAGE_SIZE_MAX}");
+        return Err(Problem::invalid(problem));
+    }
+    let app = shared.app()?;
+    let all = app.engine.live_activities();
+    let first = (page - 1).saturating_mul(page_size);
+    let ids = all.iter().skip(first).take(page_size).copied().collect();
+    let found = side_by_side(app, ids).await?;
+    let sql: BTreeMap<u64, UnitsRow> = found.sql.into_iter().map(|row| (row.id, row)).collect();
+    let item = |units: &Units| {
+        let redis = found.redis.get(&units.id);
+        StockJson {
+            id: units.id.get(),
+            engine: UnitsRow::expected(units).units.into(),
+            sql: sql.get(&units.id.get()).map(|row| row.units.into()),
+            redis: redis.map(|available| RedisJson { available: available.clone() }),
+        }
+    };
+    json(&StocksJson {
+        total: all.len(),
+        page,
+        page_size,
+        engine_lsn: app.engine.durable_lsn().0,
+        sql_lsn: found.sql_lsn.map(|lsn| lsn.0),
+        redis_lsn: found.redis_lsn.map(|lsn| lsn.0),
+        items: found.engine.iter().map(item).collect(),
+    })
+    .map(IntoResponse::into_response)
+}
+
+/// `{repair?: bool}`
+#[derive(Deserialize)]
+pub(super) struct Asked {
+    repair: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct ReportJson<'a> {
+    activities: u64,
+    reservations: u64,
+    in_flight: u64,
+    differences: u64,
+    repaired: u64,
+    mismatches: Vec<MismatchJson<'a>>,
+}
+
+#[derive(Serialize)]
+struct MismatchJson<'a> {
+    kind: &'static str,
+    place: &'a str,
+    found: &'a str,
+    expected: &'a str,
+    repaired: bool,
+}
+
+impl<'a> From<&'a Report> for ReportJson<'a> {
+    fn from(report: &'a Report) -> Self {
+        let mismatches = report.mismatches.iter().map(|it| MismatchJson {
+            kind: it.kind.name(),
+            place: &it.place,
+            found: &it.found,
+            expected: &it.expected,
+            repaired: it.repaired,
+        });
+        Self {
+            activities: report.activities,
+            reservations: report.reservations,
+            in_flight: report.in_flight,
+            differences: report.differences,
+            repaired: report.repaired,
+            mismatches: mismatches.collect(),
+        }
+    }
+}
+
+/// `POST /api/admin/reconcile`: everything is compared; with `repair`, mended.
+pub(super) async fn reconcile(
+    State(shared): State<Arc<Shared>>,
+    admin: Admin,
+    Json(asked): Json<Asked>,
+) -> Result<Response, Problem> {
+    let repair = asked.repair.unwrap_or(false);
+    tracing::info!(by = name(&admin), repair, "engine, SQL and Redis are compared");
+    let report = run(shared.app()?, Scope::Everything, repair).await?;
+    json(&ReportJson::from(&report)).map(IntoResponse::into_response)
+}
+
+/// `POST /api/admin/resume-timers`: what a restore held back runs again.
+pub(super) async fn resume_timers(
+    State(shared): State<Arc<Shared>>,
+    admin: Admin,
+    request_id: RequestId,
+) -> Result<StatusCode, Problem> {
+    let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
+    shared.gate.set(shared.app()?, actor, TIMERS_HELD, None, 0).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
