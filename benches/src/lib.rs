@@ -13,6 +13,7 @@ use engine::core::ids::{ActivityId, SkuId, UserId};
 use engine::core::limits::{TIME_MS_MAX, UNITS_MAX};
 use engine::{BatchAnswer, BatchRequest, Busy, Engine, EngineOptions, Pending};
 use tempfile::TempDir;
+use wal::SpareMade;
 
 /// Who sets the sale up.
 pub const ACTOR: Actor<'static> = Actor { name: "bench", request_id: "bench" };
@@ -75,6 +76,9 @@ impl Sale {
         let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
         let options = EngineOptions { threads, accept_file_system, ..EngineOptions::new(dir) };
         let (engine, _) = Engine::open(options).unwrap();
+        if !threads {
+            make_spares(&engine);
+        }
         let commit = || {
             if !threads {
                 engine.commit().unwrap();
@@ -125,11 +129,15 @@ impl Sale {
         for _ in 0..count / USERS_A_BATCH {
             let pending = self.batch(USERS_A_BATCH);
             self.engine.commit().unwrap();
-            // No thread does it here, and without one ahead new purchases are refused.
-            self.engine.make_spare().unwrap();
+            make_spares(&self.engine);
             pending.wait().unwrap();
         }
     }
+}
+
+/// Makes the segments that must be ahead, or new purchases are refused: no thread does it here.
+fn make_spares(engine: &Engine) {
+    while engine.make_spare().unwrap() == SpareMade::Made {}
 }
 
 /// Purchases in a batch: what a busy event loop gathers in one turn.
