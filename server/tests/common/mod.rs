@@ -11,6 +11,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -58,7 +59,9 @@ pub(crate) fn shim(name: &str) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/shim/{name}.c"));
     let library = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.so"));
     // Under a name of its own first: tests side by side compile the same shim.
-    let draft = library.with_extension(std::process::id().to_string());
+    static DRAFTS: AtomicU64 = AtomicU64::new(0);
+    let draft = DRAFTS.fetch_add(1, Ordering::Relaxed);
+    let draft = library.with_extension(format!("{}-{draft}", std::process::id()));
     let mut compiler = Command::new("cc");
     compiler.args(["-Wall", "-Werror", "-shared", "-fPIC", "-O2", "-o"]);
     let status = compiler.arg(&draft).arg(&source).arg("-ldl").status().expect("a C compiler");
