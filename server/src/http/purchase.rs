@@ -5,6 +5,7 @@
 //! in one decision under the activity's lock, everything about the activity and its stock. Where
 //! nothing stands between the look-up of a known request id and the decision, the two are one call.
 
+use std::pin::Pin;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
@@ -89,9 +90,9 @@ async fn buy(
         )?;
         let decided = decided.durable().await?;
         if decided.as_ref().is_err_and(|refused| refused.refusal == Refusal::Ended)
-            && let Some(known) = known_in_sql(app, segment, caller, wanted).await
+            && let Some(known) = known_in_sql(app, segment, caller, wanted)
         {
-            return known;
+            return known.await;
         }
         return told(shared, client, decided);
     }
@@ -103,8 +104,8 @@ async fn buy(
     {
         return told(shared, client, known.durable().await?);
     }
-    if let Some(known) = known_in_sql(app, segment, caller, wanted).await {
-        return known;
+    if let Some(known) = known_in_sql(app, segment, caller, wanted) {
+        return known.await;
     }
     if app.engine.is_stopped() {
         gate.counts.refused(Reason::Stopped, Some(caller.user), client.ip);
@@ -124,21 +125,24 @@ async fn buy(
 }
 
 /// What is answered of an activity that has left the engine's memory; `None` where it has not.
-async fn known_in_sql(
-    app: &App,
+///
+/// Boxed: a query is a large future, and every purchase would carry the room for one along.
+fn known_in_sql<'a>(
+    app: &'a App,
     segment: &Segment,
     caller: Caller,
-    wanted: &Wanted,
-) -> Option<Bought> {
+    wanted: &'a Wanted,
+) -> Option<Pin<Box<dyn Future<Output = Bought> + Send + 'a>>> {
     let activity = segment.activity().ok()?;
     app.engine.archived(activity)?;
-    let found = archived::replay(app, activity, caller.user, &wanted.request_id).await;
-    Some(found.and_then(|row| match row {
-        None => Err(Code::Ended.into()),
-        Some(row) if row.quantity != u64::from(wanted.quantity) => {
-            Err(Code::RequestIdReused.into())
+    Some(Box::pin(async move {
+        match archived::replay(app, activity, caller.user, &wanted.request_id).await? {
+            None => Err(Code::Ended.into()),
+            Some(row) if row.quantity != u64::from(wanted.quantity) => {
+                Err(Code::RequestIdReused.into())
+            }
+            Some(row) => Ok((PurchaseOutcome::Replayed, accepted(&AcceptedJson::from(&row))?)),
         }
-        Some(row) => Ok((PurchaseOutcome::Replayed, accepted(&AcceptedJson::from(&row))?)),
     }))
 }
 
