@@ -49,7 +49,7 @@ impl Present for engine::Engine {
     }
 
     fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
-        self.activity_of_reservation(id)
+        engine::Engine::activity_of(self, id)
     }
 
     fn settle(&self) -> Option<Lsn> {

@@ -1,10 +1,9 @@
 //! Private Valkey servers on Unix sockets, and a cluster of three masters; they end with the test.
 
-use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::TcpListener;
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use functions::kit::process::Process;
 use redis::{Connection, FromRedisValue};
 use tempfile::TempDir;
 
@@ -12,7 +11,7 @@ use tempfile::TempDir;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Valkey {
-    process: Option<(Child, BufReader<ChildStdout>)>,
+    process: Option<Process>,
     directory: TempDir,
     arguments: Vec<String>,
 }
@@ -34,41 +33,13 @@ impl Valkey {
     /// Starts it again, with the files it left.
     pub fn resume(&mut self) {
         assert!(self.process.is_none(), "it runs");
-        let spawned = Command::new("valkey-server")
-            .arg("--unixsocket")
-            .arg(self.directory.path().join("s"))
-            .arg("--dir")
-            .arg(self.directory.path())
-            .args(["--save", "", "--daemonize", "no", "--logfile", ""])
-            .args(&self.arguments)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut process = match spawned {
-            Ok(process) => process,
-            Err(error) if error.kind() == ErrorKind::NotFound => panic!(
-                "valkey-server is missing: install the package valkey-server, in Debian 12 from \
-                 the backports suite, or let `cargo xtask test packages` do it as root"
-            ),
-            Err(error) => panic!("valkey-server cannot be started: {error}"),
-        };
-        let mut log = BufReader::new(process.stdout.take().unwrap());
-        let (mut line, mut told) = (String::new(), String::new());
-        while !line.contains("Ready to accept connections") {
-            line.clear();
-            let bytes = log.read_line(&mut line).unwrap();
-            told += &line;
-            assert_ne!(bytes, 0, "valkey-server ended: {told}");
-        }
-        self.process = Some((process, log));
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        self.process = Some(Process::start(self.directory.path(), &arguments));
     }
 
     /// Ends it as a power cut does.
     pub fn kill(&mut self) {
-        let Some((mut process, _)) = self.process.take() else { return };
-        if let Err(error) = process.kill().and_then(|()| process.wait()) {
-            eprintln!("valkey-server {} may still run: {error}", process.id());
-        }
+        self.process = None;
     }
 
     pub fn url(&self, database: u8) -> String {
@@ -82,12 +53,6 @@ impl Valkey {
 
     pub fn connect(&self, database: u8) -> Connection {
         connect(&self.url(database))
-    }
-}
-
-impl Drop for Valkey {
-    fn drop(&mut self) {
-        self.kill();
     }
 }
 

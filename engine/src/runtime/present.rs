@@ -7,7 +7,7 @@ use wal::{LogUnavailable, Lsn, Ticket};
 
 use super::engine::Engine;
 use crate::core::activity::Activity;
-use crate::core::ids::{ActivityId, ReservationId};
+use crate::core::ids::ActivityId;
 
 impl Engine {
     /// The activities in memory, by id, whether or not they are durable.
@@ -25,11 +25,6 @@ impl Engine {
         let index = self.shard_index(id);
         let shard = self.inner.shards[usize::from(index)].lock();
         shard.activity(id).map(read)
-    }
-
-    /// The activity whose reservation `id` is, where the id says so.
-    pub fn activity_of_reservation(&self, id: ReservationId) -> Option<ActivityId> {
-        self.activity_of(id)
     }
 
     /// Waits until everything that was applied before is durable; an LSN at or behind the last of

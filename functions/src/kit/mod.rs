@@ -2,7 +2,8 @@
 //!
 //! | module | holds |
 //! |---|---|
-//! | `valkey` | a private server with the library loaded, ended with the test |
+//! | `process` | a private server, ended with the test |
+//! | `valkey` | one with the library loaded |
 //! | `call`, `reply` | a call and its answer, as either side understands them |
 //! | `oracle` | the engine's core behind the same calls |
 //! | `keys` | the compatibility keys: those on the server, and those the engine's state asks for |
@@ -15,5 +16,6 @@ pub mod call;
 pub mod history;
 pub mod keys;
 pub mod oracle;
+pub mod process;
 pub mod reply;
 pub mod valkey;

@@ -1,12 +1,11 @@
 //! A private Valkey with the library loaded.
 
-use std::io::{BufRead, BufReader, ErrorKind};
-use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::call::Call;
+use super::process::Process;
 use super::reply::Reply;
 
 /// No answer takes this long: a test fails rather than hangs.
@@ -14,9 +13,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A server on a Unix socket in a folder of its own; both end with the value.
 pub struct Valkey {
-    process: Child,
-    /// Kept open: the server would stop at a log line that nobody can read.
-    _log: BufReader<ChildStdout>,
+    _process: Process,
     directory: TempDir,
     pub connection: redis::Connection,
 }
@@ -25,32 +22,9 @@ impl Valkey {
     /// Starts it and loads the library.
     pub fn start() -> Self {
         let directory = TempDir::new().unwrap();
-        let spawned = Command::new("valkey-server")
-            .args(["--port", "0", "--unixsocket"])
-            .arg(directory.path().join("s"))
-            .arg("--dir")
-            .arg(directory.path())
-            .args(["--save", "", "--appendonly", "no", "--daemonize", "no", "--logfile", ""])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .spawn();
-        let mut process = match spawned {
-            Ok(process) => process,
-            Err(error) if error.kind() == ErrorKind::NotFound => panic!(
-                "valkey-server is missing: install the package valkey-server, in Debian 12 from \
-                 the backports suite, or let `cargo xtask test packages` do it as root"
-            ),
-            Err(error) => panic!("valkey-server cannot be started: {error}"),
-        };
-        let mut log = BufReader::new(process.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("Ready to accept connections") {
-            line.clear();
-            let bytes = log.read_line(&mut line).unwrap();
-            assert_ne!(bytes, 0, "valkey-server ended: {}", process.wait().unwrap());
-        }
+        let process = Process::start(directory.path(), &["--port", "0", "--appendonly", "no"]);
         let connection = connect(&directory, "resp3");
-        let mut server = Self { process, _log: log, directory, connection };
+        let mut server = Self { _process: process, directory, connection };
         let load = ["FUNCTION", "LOAD", crate::LIBRARY];
         assert_eq!(server.command(&load), Reply::text("sluice"));
         server
@@ -105,13 +79,4 @@ fn connect(directory: &TempDir, protocol: &str) -> redis::Connection {
     let connection = redis::Client::open(url).unwrap().get_connection().unwrap();
     connection.set_read_timeout(Some(ANSWER_TIMEOUT)).unwrap();
     connection
-}
-
-impl Drop for Valkey {
-    fn drop(&mut self) {
-        let ended = self.process.kill().and_then(|()| self.process.wait());
-        if let Err(error) = ended {
-            eprintln!("valkey-server {} may still run: {error}", self.process.id());
-        }
-    }
 }

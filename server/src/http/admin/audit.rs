@@ -5,21 +5,15 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::audit_list::{AuditFilter, AuditRow};
-use bridge::sql::queries::Window;
 use engine::core::ids::ActivityId;
 use serde::{Deserialize, Serialize};
 
+use super::page::Page;
 use crate::app::Shared;
 use crate::http::input::{Admin, Params};
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
 use crate::time::Instant;
-
-/// Rows of a page where nobody says.
-const PAGE_SIZE: u32 = 20;
-
-/// The largest page.
-const PAGE_SIZE_MAX: u32 = 100;
 
 /// `?actor=&action=&activity_id=&page=&page_size=`, from 1.
 #[derive(Deserialize)]
@@ -75,11 +69,7 @@ pub(super) async fn list(
     _: Admin,
     Params(wanted): Params<Wanted>,
 ) -> Result<Response, Problem> {
-    let (page, page_size) = (wanted.page.unwrap_or(1), wanted.page_size.unwrap_or(PAGE_SIZE));
-    if page == 0 || !(1..=PAGE_SIZE_MAX).contains(&page_size) {
-        let problem = format!("page starts at 1, page_size is 1 to {PAGE_SIZE_MAX}");
-        return Err(Problem::invalid(problem));
-    }
+    let page = Page::of(wanted.page, wanted.page_size)?;
     let activity = match wanted.activity_id {
         None => None,
         Some(id) => {
@@ -87,10 +77,10 @@ pub(super) async fn list(
         }
     };
     let filter = AuditFilter { actor: wanted.actor, action: wanted.action, activity };
-    let window = Window { offset: u64::from(page - 1) * u64::from(page_size), count: page_size };
     let orders = &shared.app()?.orders;
-    let found = orders.breaker.call(orders.queries.audit(&filter, window)).await;
+    let found = orders.breaker.call(orders.queries.audit(&filter, page.window())).await;
     let found = found.map_err(|_| Code::DatabaseUnavailable)?;
     let items = found.rows.iter().map(ActionJson::from).collect();
-    json(&ListJson { total: found.total, page, page_size, items }).map(IntoResponse::into_response)
+    json(&ListJson { total: found.total, page: page.number, page_size: page.size, items })
+        .map(IntoResponse::into_response)
 }

@@ -6,11 +6,11 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::dead_letter_list::DeadLetterRow;
 use bridge::sql::dead_letters::State as LetterState;
-use bridge::sql::queries::Window;
 use engine::core::event::Actor;
 use serde::{Deserialize, Serialize};
 
 use super::activities::name;
+use super::page::Page;
 use crate::app::Shared;
 use crate::http::input::{Admin, Params, Segment};
 use crate::http::json;
@@ -18,12 +18,6 @@ use crate::http::problem::{Code, Problem};
 use crate::http::request_id::RequestId;
 use crate::http::views::PurchaseJson;
 use crate::time::Instant;
-
-/// Dead letters of a page where nobody says.
-const PAGE_SIZE: u32 = 20;
-
-/// The largest page.
-const PAGE_SIZE_MAX: u32 = 100;
 
 /// `?status=&page=&page_size=`, from 1.
 #[derive(Deserialize)]
@@ -90,17 +84,12 @@ pub(super) async fn list(
                 .ok_or_else(|| Problem::invalid("status must be open, delivered or rolled_back"))?,
         ),
     };
-    let (page, page_size) = (wanted.page.unwrap_or(1), wanted.page_size.unwrap_or(PAGE_SIZE));
-    if page == 0 || !(1..=PAGE_SIZE_MAX).contains(&page_size) {
-        let problem = format!("page starts at 1, page_size is 1 to {PAGE_SIZE_MAX}");
-        return Err(Problem::invalid(problem));
-    }
-    let offset = u64::from(page - 1) * u64::from(page_size);
-    let window = Window { offset, count: page_size };
-    let found = shared.app()?.orders.queries.dead_letters(state, window).await;
+    let page = Page::of(wanted.page, wanted.page_size)?;
+    let found = shared.app()?.orders.queries.dead_letters(state, page.window()).await;
     let found = found.map_err(|_| Code::DatabaseUnavailable)?;
     let items = found.letters.iter().map(LetterJson::from).collect();
-    json(&ListJson { total: found.total, page, page_size, items }).map(IntoResponse::into_response)
+    json(&ListJson { total: found.total, page: page.number, page_size: page.size, items })
+        .map(IntoResponse::into_response)
 }
 
 /// `POST /api/admin/dead-letters/{id}/retry`: its order is tried again. What came of it, the
