@@ -44,6 +44,17 @@ impl Announcer {
         self.lsn = end.lsn.max(self.lsn);
     }
 
+    /// Everything up to `lsn`, which is `marks`, is in the sink.
+    pub(crate) fn cover(&mut self, lsn: Lsn, marks: &BTreeMap<u16, u64>) {
+        if lsn > self.announced {
+            for (shard, seq) in marks {
+                let mark = self.marks.entry(*shard).or_default();
+                *mark = (*mark).max(*seq);
+            }
+            self.lsn = lsn.max(self.lsn);
+        }
+    }
+
     /// Puts the marks into the log. Where the engine is busy they wait for the next call and go
     /// out together with what has come since.
     pub(crate) fn announce(&mut self, host: &impl Host) {

@@ -10,17 +10,19 @@
 //! | cursor in the sink | the log | verdict |
 //! |---|---|---|
 //! | none | holds its beginning | `Resume` at the beginning, after the row was made |
-//! | none | its beginning is gone | `Halt(BeginningRetired)`: an empty database can't be filled |
+//! | none | its beginning is gone | `Fill`: an empty database |
 //! | of another log | - | `Fork(ForeignLog)`: another data directory owns this database |
 //! | of a later epoch | - | `Fork(LaterEpoch)`: a newer server or copy has taken over |
 //! | beyond the log's end | - | `Fork(BeyondEnd)`: the directory was rolled back or lost its tail |
-//! | before the log's oldest record | - | `Halt(Retired)`: the database is too old to catch up |
+//! | before the log's oldest record | - | `Fill`: a database that is too old to catch up |
 //! | where no frame ends | - | `Fork(NotAFrameEnd)`: another history |
 //! | at a frame with another chain | - | `Fork(Chain)`: another history |
+//! | at a frame with that chain, of a filling | - | `Fill`: it was cut short |
 //! | at a frame with that chain | - | `Resume` there |
 //!
-//! A fork is for a person to solve: the server ends with exit code 3. A halt stops this sink; the
-//! sale goes on.
+//! A fork is for a person to solve: the server ends with exit code 3. A sink to be filled is
+//! written from the newest snapshot, then follows the log from there; where no snapshot serves,
+//! that is a [`Halt`], and the sale goes on.
 
 use wal::{Epoch, LogIdentity, LogUuid, Lsn};
 
@@ -82,6 +84,22 @@ impl Place {
     }
 }
 
+/// What a sink says of its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Standing {
+    /// Its cursor: everything up to there is in it.
+    pub cursor: Option<Cursor>,
+    /// Where the snapshot ends that it was being filled from: it may hold anything up to there.
+    pub filling: Option<Cursor>,
+}
+
+impl Standing {
+    /// The furthest place of the log that the sink knows of.
+    pub fn furthest(&self) -> Option<Cursor> {
+        self.filling.or(self.cursor)
+    }
+}
+
 /// What to do.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
@@ -90,10 +108,10 @@ pub enum Verdict {
         /// The sink's place.
         lsn: Lsn,
     },
+    /// Write it from a snapshot, then follow the log.
+    Fill,
     /// Sink and log don't belong together: a person must decide.
     Fork(Fork),
-    /// They belong together, but this sink can't go on.
-    Halt(Halt),
 }
 
 /// Why sink and log don't belong together.
@@ -160,33 +178,26 @@ pub enum Fork {
 /// Why a sink can't go on, though it belongs to the log.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Halt {
-    /// The sink is empty and the log no longer begins at the beginning.
+    /// The log no longer holds what follows the sink's place, and no snapshot stands for it.
     #[error(
-        "the database is empty and the log begins at LSN {oldest}: restore a backup of the \
-         database"
+        "the database needs what followed LSN {needed}, which the log has given back, and the \
+         newest snapshot that reads ends at LSN {snapshot}: restore a newer backup of the \
+         database, or give the server an empty one"
     )]
-    BeginningRetired {
-        /// The first LSN the log still holds.
-        oldest: Lsn,
-    },
-    /// The sink is older than the log's oldest record.
-    #[error(
-        "the database stands at LSN {cursor} and the log begins at LSN {oldest}: restore a newer \
-         backup of the database"
-    )]
-    Retired {
-        /// The LSN in the cursor.
-        cursor: Lsn,
-        /// The first LSN the log still holds.
-        oldest: Lsn,
+    NoSnapshot {
+        /// The furthest place that the sink knows of.
+        needed: Lsn,
+        /// Where the newest snapshot ends; 0 where there is none.
+        snapshot: Lsn,
     },
 }
 
-/// Compares the sink's `cursor` with the log `ours`, which holds `place` at the cursor's LSN.
-pub fn judge(cursor: Option<&Cursor>, ours: LogIdentity, place: Place) -> Verdict {
-    let Some(cursor) = cursor else {
+/// Compares a sink's `standing` with the log `ours`, which holds `place` at the furthest LSN that
+/// the sink knows of.
+pub fn judge(standing: &Standing, ours: LogIdentity, place: Place) -> Verdict {
+    let Some(cursor) = standing.furthest() else {
         return match place {
-            Place::Retired { oldest } => Verdict::Halt(Halt::BeginningRetired { oldest }),
+            Place::Retired { .. } => Verdict::Fill,
             _ => Verdict::Resume { lsn: Lsn(0) },
         };
     };
@@ -198,11 +209,12 @@ pub fn judge(cursor: Option<&Cursor>, ours: LogIdentity, place: Place) -> Verdic
     }
     match place {
         Place::BeyondEnd { end } => Verdict::Fork(Fork::BeyondEnd { cursor: cursor.lsn, end }),
-        Place::Retired { oldest } => Verdict::Halt(Halt::Retired { cursor: cursor.lsn, oldest }),
+        Place::Retired { .. } => Verdict::Fill,
         Place::NotAFrameEnd => Verdict::Fork(Fork::NotAFrameEnd { cursor: cursor.lsn }),
         Place::FrameEnd { chain } if chain != cursor.chain => {
             Verdict::Fork(Fork::Chain { cursor: cursor.lsn, theirs: cursor.chain, ours: chain })
         }
+        Place::FrameEnd { .. } if standing.filling.is_some() => Verdict::Fill,
         Place::FrameEnd { .. } => Verdict::Resume { lsn: cursor.lsn },
     }
 }
@@ -221,14 +233,16 @@ mod tests {
         Place::NotAFrameEnd,
     ];
 
+    fn at(cursor: Cursor) -> Standing {
+        Standing { cursor: Some(cursor), filling: None }
+    }
+
     #[test]
-    fn an_empty_sink_starts_at_the_beginning_if_the_log_still_has_it() {
+    fn an_empty_sink_starts_at_the_beginning_or_is_filled_where_that_is_gone() {
         for place in PLACES {
-            let verdict = judge(None, OURS, place);
+            let verdict = judge(&Standing::default(), OURS, place);
             match place {
-                Place::Retired { oldest } => {
-                    assert_eq!(verdict, Verdict::Halt(Halt::BeginningRetired { oldest }));
-                }
+                Place::Retired { .. } => assert_eq!(verdict, Verdict::Fill),
                 _ => assert_eq!(verdict, Verdict::Resume { lsn: Lsn(0) }),
             }
         }
@@ -241,7 +255,7 @@ mod tests {
             for epoch in [4, 5, 6] {
                 let cursor = Cursor { uuid: theirs, epoch: Epoch(epoch), ..CURSOR };
                 let fork = Fork::ForeignLog { theirs, ours: OURS.uuid };
-                assert_eq!(judge(Some(&cursor), OURS, place), Verdict::Fork(fork));
+                assert_eq!(judge(&at(cursor), OURS, place), Verdict::Fork(fork));
             }
         }
     }
@@ -251,7 +265,7 @@ mod tests {
         for place in PLACES {
             let cursor = Cursor { epoch: Epoch(6), ..CURSOR };
             let fork = Fork::LaterEpoch { theirs: Epoch(6), ours: Epoch(5) };
-            assert_eq!(judge(Some(&cursor), OURS, place), Verdict::Fork(fork));
+            assert_eq!(judge(&at(cursor), OURS, place), Verdict::Fork(fork));
         }
     }
 
@@ -261,13 +275,29 @@ mod tests {
             Verdict::Resume { lsn: Lsn(40) },
             Verdict::Fork(Fork::Chain { cursor: Lsn(40), theirs: 0xABCD, ours: 0xABCE }),
             Verdict::Fork(Fork::BeyondEnd { cursor: Lsn(40), end: Lsn(39) }),
-            Verdict::Halt(Halt::Retired { cursor: Lsn(40), oldest: Lsn(90) }),
+            Verdict::Fill,
             Verdict::Fork(Fork::NotAFrameEnd { cursor: Lsn(40) }),
         ];
         for epoch in [1, 4, 5] {
             for (place, expected) in PLACES.into_iter().zip(&expected) {
                 let cursor = Cursor { epoch: Epoch(epoch), ..CURSOR };
-                assert_eq!(judge(Some(&cursor), OURS, place), *expected);
+                assert_eq!(judge(&at(cursor), OURS, place), *expected);
+            }
+        }
+    }
+
+    #[test]
+    fn a_filling_that_was_cut_short_is_judged_by_its_end_and_begun_again() {
+        let older = Cursor { lsn: Lsn(7), chain: 1, ..CURSOR };
+        let standing = Standing { cursor: Some(older), filling: Some(CURSOR) };
+        assert_eq!(standing.furthest(), Some(CURSOR));
+        for place in PLACES {
+            let verdict = judge(&standing, OURS, place);
+            match place {
+                Place::FrameEnd { chain: 0xABCD } | Place::Retired { .. } => {
+                    assert_eq!(verdict, Verdict::Fill);
+                }
+                _ => assert!(matches!(verdict, Verdict::Fork(_)), "{place:?}: {verdict:?}"),
             }
         }
     }

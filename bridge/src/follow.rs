@@ -1,7 +1,7 @@
 //! A sink following the log: meet, then step by step.
 //!
 //! [`Follower::meet`] reads the sink's cursor, judges it, takes it over and stands behind it;
-//! [`Follower::step`] moves one batch. After any error the follower is thrown away, with its
+//! [`Follower::step`] moves one batch, or fills one portion of a sink that the log has passed by. After any error the follower is thrown away, with its
 //! connection and all it remembered, and another one meets the sink anew.
 
 use std::collections::BTreeMap;
@@ -12,9 +12,11 @@ use wal::Lsn;
 
 use crate::announce::{Announcer, holds_only_marks};
 use crate::cursor::{self, Cursor, Fork, Halt, Place, Verdict};
+use crate::fill::Filling;
 use crate::host::{Busy, Failure, Host};
 use crate::lag::Lag;
 use crate::sql::SinkError;
+use crate::sql::fill::Filled;
 use crate::sql::needs::decode;
 use crate::sql::sink::{OrderOptions, SINK_NAME, SqlSink, Undeliverable};
 use crate::sql::store::Store;
@@ -63,6 +65,11 @@ pub enum Step {
         /// Records it held.
         records: usize,
     },
+    /// A portion of the state is in a sink that is being filled.
+    Filled {
+        /// Images it held.
+        images: usize,
+    },
     /// Everything durable is in the sink.
     CaughtUp,
 }
@@ -70,16 +77,20 @@ pub enum Step {
 /// A sink that follows a host's log.
 #[derive(Debug)]
 pub struct Follower<'h, H: Host, S> {
-    host: &'h H,
-    sink: SqlSink<S>,
+    pub(crate) host: &'h H,
+    pub(crate) sink: SqlSink<S>,
     source: H::Source,
     batch: Batch,
-    records_max: usize,
+    pub(crate) records_max: usize,
     /// Where the sink's row stands.
-    cursor: Cursor,
+    pub(crate) cursor: Cursor,
     /// How far the log was read: ahead of the row by marks that need no row.
-    position: Lsn,
-    announcer: Announcer,
+    pub(crate) position: Lsn,
+    pub(crate) announcer: Announcer,
+    pub(crate) filling: Option<Box<Filling<H::Images>>>,
+    pub(crate) filled: Option<Filled>,
+    /// The sink stands before where it stood once.
+    pub(crate) is_behind: bool,
 }
 
 impl<'h, H: Host, S: Store> Follower<'h, H, S> {
@@ -90,22 +101,41 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
     pub async fn meet(host: &'h H, store: S, options: OrderOptions) -> Result<Self, FollowError> {
         let mut sink = SqlSink::new(store, host, options);
         let mut source = host.source();
-        let found = sink.read_cursor().await?;
-        let at = found.map_or(Lsn(0), |cursor| cursor.lsn);
+        let found = sink.read_standing().await?;
+        let at = found.furthest().map_or(Lsn(0), |cursor| cursor.lsn);
         let place = Place::of(source.seek(at))?;
-        let lsn = match cursor::judge(found.as_ref(), host.identity(), place) {
-            Verdict::Resume { lsn } => lsn,
+        let filling = match cursor::judge(&found, host.identity(), place) {
+            Verdict::Resume { .. } => None,
+            Verdict::Fill => Some(Box::new(Filling::begin(host, &found)?)),
             Verdict::Fork(fork) => return Err(fork.into()),
-            Verdict::Halt(halt) => return Err(halt.into()),
         };
-        let cursor = sink.claim(found).await?;
-        assert!(cursor.lsn == lsn, "a claim does not move the cursor");
-        let announcer = Announcer::new(SINK_NAME, host.announced_lsn(SINK_NAME));
-        let batch = Batch::default();
-        let records_max = BATCH_RECORDS_MAX;
-        let mut follower =
-            Self { host, sink, source, batch, records_max, cursor, position: lsn, announcer };
-        follower.announce_again()?;
+        let cursor = match &filling {
+            None => sink.claim(found.cursor).await?,
+            Some(filling) => sink.claim_filling(&found, filling.target()).await?,
+        };
+        let once = host.announced_lsn(SINK_NAME);
+        let is_filling = filling.is_some();
+        if !is_filling && cursor.lsn < once {
+            host.keep_from(cursor.lsn);
+        }
+        let mut follower = Self {
+            host,
+            sink,
+            source,
+            batch: Batch::default(),
+            records_max: BATCH_RECORDS_MAX,
+            cursor,
+            position: cursor.lsn,
+            announcer: Announcer::new(SINK_NAME, once),
+            filling,
+            filled: None,
+            // Until it is seen not to be: an earlier server may have left the log kept.
+            is_behind: true,
+        };
+        if !is_filling {
+            follower.announce_again()?;
+            follower.look_whether_caught_up();
+        }
         Ok(follower)
     }
 
@@ -130,6 +160,9 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
     }
 
     pub(crate) async fn step_noting(&mut self, lag: Option<&Lag>) -> Result<Step, FollowError> {
+        if let Some(filling) = self.filling.take() {
+            return self.fill(filling).await;
+        }
         self.batch.fill(&mut self.source, self.records_max)?;
         let Some(end) = self.batch.end() else {
             self.announcer.announce(self.host);
@@ -144,6 +177,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             self.announcer.announce(self.host);
         }
         self.position = end.lsn;
+        self.look_whether_caught_up();
         if let Some(lag) = lag {
             lag.applied(end.lsn);
         }
@@ -163,17 +197,31 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
                 }
                 Err(error) => error,
             };
-            let Some((ids, why)) = error.undeliverable() else { return Err(error.into()) };
-            let new: Vec<_> =
-                ids.iter().copied().filter(|id| !undeliverable.contains_key(id)).collect();
-            if new.is_empty() {
-                // The row of the dead letter itself is refused.
-                return Err(error.into());
-            }
-            tracing::warn!(%error, first = %new[0], "dead letters");
-            self.host.dead_letter(&self.failures(&new)?, &why)?;
-            undeliverable.extend(new.into_iter().map(|id| (id, why.clone())));
+            self.tell_dead_letters(error, &mut undeliverable, |ids| self.failures(ids))?;
         }
+    }
+
+    /// Tells the log of the reservations that no order can hold, as `error` says, and notes them.
+    ///
+    /// # Errors
+    /// `error`, where it is another one, or none of them is new.
+    pub(crate) fn tell_dead_letters(
+        &self,
+        error: SinkError,
+        undeliverable: &mut Undeliverable,
+        failures: impl FnOnce(&[ReservationId]) -> Result<Vec<Failure>, SinkError>,
+    ) -> Result<(), FollowError> {
+        let Some((ids, why)) = error.undeliverable() else { return Err(error.into()) };
+        let new: Vec<_> =
+            ids.iter().copied().filter(|id| !undeliverable.contains_key(id)).collect();
+        if new.is_empty() {
+            // The row of the dead letter itself is refused.
+            return Err(error.into());
+        }
+        tracing::warn!(%error, first = %new[0], "dead letters");
+        self.host.dead_letter(&failures(&new)?, &why)?;
+        undeliverable.extend(new.into_iter().map(|id| (id, why.clone())));
+        Ok(())
     }
 
     /// The records of the batch that asked for the orders of `ids`, the last one of each.
@@ -224,7 +272,11 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             }
             self.announcer.announce(self.host);
         }
-        self.source.seek(self.cursor.lsn).map_err(FollowError::Lost)?;
-        Ok(())
+        self.stand_behind(self.cursor.lsn)
+    }
+
+    /// Reads the log from `lsn` on.
+    pub(crate) fn stand_behind(&mut self, lsn: Lsn) -> Result<(), FollowError> {
+        self.source.seek(lsn).map(drop).map_err(FollowError::Lost)
     }
 }

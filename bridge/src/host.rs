@@ -1,23 +1,41 @@
 //! What the bridge needs of the engine, and nothing more.
 
+use std::error::Error;
 use std::time::Duration;
 
 pub use engine::Busy;
 use engine::core::ids::{OrderPrefix, ReservationId};
 use wal::{LogIdentity, Lsn};
 
-use crate::tail::EventSource;
+use crate::images::ImageSource;
+use crate::tail::{EventSource, Unreadable};
 
 /// The engine as the bridge sees it: a log to read, and an ear for how far the sinks are.
 pub trait Host: Send + Sync + 'static {
     /// Reads the log.
     type Source: EventSource;
 
+    /// Reads the state.
+    type Images: ImageSource;
+
     /// Which log, in which incarnation.
     fn identity(&self) -> LogIdentity;
 
     /// A new reader.
     fn source(&self) -> Self::Source;
+
+    /// The newest images of the state; `None` where none were made: then the log is whole.
+    ///
+    /// # Errors
+    /// Where they can't be read.
+    fn images(&self) -> Result<Option<Self::Images>, Unreadable>;
+
+    /// The orders sink has come back older than it was: what follows `lsn` is kept for it until
+    /// [`Host::caught_up`].
+    fn keep_from(&self, _lsn: Lsn) {}
+
+    /// The orders sink is where it was before it came back older, if ever it did.
+    fn caught_up(&self) {}
 
     /// Everything up to here is durable.
     fn durable_lsn(&self) -> Lsn;
@@ -63,6 +81,7 @@ pub struct Failure {
 
 impl Host for engine::Engine {
     type Source = wal::Reader;
+    type Images = engine::SnapshotContents;
 
     fn identity(&self) -> LogIdentity {
         self.identity()
@@ -70,6 +89,24 @@ impl Host for engine::Engine {
 
     fn source(&self) -> wal::Reader {
         self.reader()
+    }
+
+    fn images(&self) -> Result<Option<engine::SnapshotContents>, Unreadable> {
+        let unreadable =
+            |error| Unreadable { passing: false, source: Box::<dyn Error + Send + Sync>::from(error) };
+        self.snapshot_contents().map_err(unreadable)
+    }
+
+    fn keep_from(&self, lsn: Lsn) {
+        if let Err(error) = self.keep_for_orders(lsn) {
+            tracing::warn!(%error, "the log is not kept for a database that is behind");
+        }
+    }
+
+    fn caught_up(&self) {
+        if let Err(error) = self.orders_caught_up() {
+            tracing::warn!(%error, "the log is still kept for a database that was behind");
+        }
     }
 
     fn durable_lsn(&self) -> Lsn {

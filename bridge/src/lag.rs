@@ -1,16 +1,21 @@
 //! How far behind a sink is, and how it is: what metrics, readiness and operators look at.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tokio::sync::watch;
 use wal::Lsn;
+
+use crate::sql::fill::Filled;
 
 /// How a sink is.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum State {
     /// It has not met its database yet.
     Starting,
+    /// The log has passed it by: it is written from a snapshot.
+    Filling,
     /// It follows the log.
     Running,
     /// The database does not answer; it is asked again and again.
@@ -34,7 +39,7 @@ pub enum State {
 impl State {
     /// Whether a sink in this state may yet come further by itself.
     pub fn may_move(&self) -> bool {
-        matches!(self, Self::Starting | Self::Running)
+        matches!(self, Self::Starting | Self::Filling | Self::Running)
     }
 }
 
@@ -63,6 +68,8 @@ pub struct Status {
     pub lag: Duration,
     /// How it is.
     pub state: State,
+    /// What it was filled with since the start, and what is gone; `None` where it never was.
+    pub filled: Option<Filled>,
 }
 
 /// Shared between a sink's thread and whoever looks at it.
@@ -72,6 +79,7 @@ pub(crate) struct Lag {
     /// Commit time of the oldest record being applied, Unix microseconds; 0 where none is.
     oldest_commit_us: AtomicU64,
     state: watch::Sender<State>,
+    filled: Mutex<Option<Filled>>,
 }
 
 impl Lag {
@@ -80,6 +88,7 @@ impl Lag {
             applied_lsn: AtomicU64::new(0),
             oldest_commit_us: AtomicU64::new(0),
             state: watch::Sender::new(State::Starting),
+            filled: Mutex::new(None),
         }
     }
 
@@ -90,6 +99,10 @@ impl Lag {
     pub(crate) fn applied(&self, lsn: Lsn) {
         self.applied_lsn.store(lsn.0, Ordering::Release);
         self.oldest_commit_us.store(0, Ordering::Relaxed);
+    }
+
+    pub(crate) fn filled(&self, filled: Filled) {
+        *self.filled.lock().unwrap_or_else(PoisonError::into_inner) = Some(filled);
     }
 
     pub(crate) fn set(&self, state: State) {
@@ -128,6 +141,7 @@ impl Lag {
                 .duration_since(UNIX_EPOCH + Duration::from_micros(oldest_us))
                 .unwrap_or_default(),
         };
-        Status { applied_lsn, durable_lsn, lag_records, lag, state }
+        let filled = *self.filled.lock().unwrap_or_else(PoisonError::into_inner);
+        Status { applied_lsn, durable_lsn, lag_records, lag, state, filled }
     }
 }

@@ -14,7 +14,8 @@
 //! could be lost, nothing that guesses.
 //!
 //! * [`host`]: what the bridge needs of the engine, and nothing more.
-//! * [`tail`]: durable events in batches, free of the log's files.
+//! * [`tail`]: durable events in batches, free of the log's files; [`images`]: the state after one
+//!   of them, for a sink that the log has passed by.
 //! * [`cursor`]: where a sink is, and the decision table that is judged at every meeting.
 //! * [`sql`]: events folded into rows, rows written by a store of some dialect.
 //! * [`follow`]: meet the sink, then batch by batch; [`run`]: the thread around it, which retries
@@ -29,8 +30,10 @@
 mod announce;
 mod backoff;
 pub mod cursor;
+mod fill;
 pub mod follow;
 pub mod host;
+pub mod images;
 pub mod lag;
 mod log_source;
 pub mod reconcile;

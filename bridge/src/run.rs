@@ -19,6 +19,7 @@ use crate::lag::{Cause, Lag, State, Status};
 use crate::sql::database::{Database, UrlError};
 use crate::sql::schema::SchemaError;
 use crate::sql::sink::OrderOptions;
+use crate::sql::store::Store;
 
 /// How long the thread waits for the log before it looks whether it shall stop.
 pub(crate) const IDLE_WAIT: Duration = Duration::from_millis(50);
@@ -300,19 +301,24 @@ impl<H: Host> Runner<'_, H> {
         self.lag.applied(follower.position());
         let is_halted = || matches!(self.lag.state(), State::Halted { .. });
         if !is_halted() {
-            self.lag.set(State::Running);
+            self.lag.set(state_of(&follower));
         }
         loop {
             if self.stopped.may_end(follower.position()) {
                 return Ok(());
             }
             let step = follower.step_noting(Some(self.lag)).await?;
-            if is_halted() {
-                // It got past what halted it.
-                self.lag.set(State::Running);
+            let present = state_of(&follower);
+            // It got past what halted it, or is filled.
+            if self.lag.state() != present {
+                self.lag.set(present);
+            }
+            if let (Step::Filled { .. }, Some(filled)) = (step, follower.filled()) {
+                self.lag.filled(filled);
+                self.lag.applied(follower.position());
             }
             match step {
-                Step::Applied { .. } => backoff.reset(),
+                Step::Applied { .. } | Step::Filled { .. } => backoff.reset(),
                 Step::CaughtUp => {
                     // Blocks the runtime: nothing else runs in it.
                     if !self.host.wait_durable_beyond(follower.position(), IDLE_WAIT) {
@@ -322,4 +328,8 @@ impl<H: Host> Runner<'_, H> {
             }
         }
     }
+}
+
+fn state_of<H: Host, S: Store>(follower: &Follower<'_, H, S>) -> State {
+    if follower.is_filling() { State::Filling } else { State::Running }
 }

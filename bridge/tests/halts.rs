@@ -32,7 +32,7 @@ on_each_database!(
     a_cursor_that_was_tampered_with_is_a_fork,
     a_directory_that_was_rolled_back_or_copied_is_a_fork,
     the_older_of_two_servers_is_fenced_off_and_writes_nothing,
-    an_empty_database_needs_the_logs_beginning,
+    an_empty_database_needs_the_logs_beginning_or_a_snapshot,
     a_foreign_row_halts_the_sink_which_names_it,
     a_halted_thread_goes_on_once_the_foreign_row_is_moved_aside,
     units_that_somebody_else_changed_halt_the_sink,
@@ -153,7 +153,7 @@ async fn the_older_of_two_servers_is_fenced_off_and_writes_nothing(place: Place)
     assert_eq!(fork, Fork::LaterEpoch { theirs: Epoch(2), ours: Epoch(1) });
 }
 
-async fn an_empty_database_needs_the_logs_beginning(place: Place) {
+async fn an_empty_database_needs_the_logs_beginning_or_a_snapshot(place: Place) {
     let (host, _) = followed(&place).await;
     host.retire(2);
     let empty = place.emptied().await;

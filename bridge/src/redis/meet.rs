@@ -20,7 +20,7 @@ use super::present::Present;
 use super::projection::Projection;
 use super::sink::{Bounds, Lane, Mirror, ONLY_LANE};
 use super::writes::Writes;
-use crate::cursor::{self, Verdict};
+use crate::cursor::{self, Standing, Verdict};
 use crate::tail::{Batch, EventSource as _, SeekError};
 
 impl<'h, H: Present> Mirror<'h, H> {
@@ -106,10 +106,11 @@ impl<'h, H: Present> Mirror<'h, H> {
         };
         let judged = mark.cursor();
         let place = cursor::Place::of(self.source.seek(judged.lsn))?;
-        match cursor::judge(Some(&judged), self.identity, place) {
+        let standing = Standing { cursor: Some(judged), filling: None };
+        match cursor::judge(&standing, self.identity, place) {
             Verdict::Fork(fork) => Err(fork.into()),
             // Too old to be caught up.
-            Verdict::Halt(_) => Ok(None),
+            Verdict::Fill => Ok(None),
             Verdict::Resume { .. } if mark.place.is_none() => Ok(None),
             Verdict::Resume { .. } => Ok(Some((text, mark))),
         }

@@ -9,7 +9,7 @@ use engine::core::control::keys::BLACKLIST_PREFIX;
 use serde_json::Value as Json;
 
 use super::fault::SinkError;
-use super::store::{Rows, Table, Transaction, Value};
+use super::store::{Lookup, Rows, Table, Transaction, Value};
 
 static BLACKLIST: Table = Table {
     name: "blacklist",
@@ -19,6 +19,9 @@ static BLACKLIST: Table = Table {
 
 static BLACKLIST_KEYS: Table =
     Table { name: "blacklist", columns: &["kind", "value"], key_columns: 2 };
+
+static BLACKLIST_BY_KIND: Lookup =
+    Lookup { columns: &["kind", "value"], from: "blacklist", key: "kind", part: None };
 
 const KINDS: [&str; 3] = ["user", "ip", "device"];
 
@@ -64,6 +67,38 @@ impl<'a> Blacklist<'a> {
         if let Some(subject) = subject(key) {
             self.changed.insert(subject, None);
         }
+    }
+
+    /// Makes the table what `entries` (key, value, end) say, and nothing beside. Who made them and
+    /// when, their values say; those that don't were made at `made_ms` at the latest.
+    pub(super) async fn fill<'e>(
+        entries: impl Iterator<Item = (&'e str, &'e [u8], u64)>,
+        made_ms: u64,
+        transaction: &mut impl Transaction,
+    ) -> Result<(), SinkError> {
+        let kinds = KINDS.map(Value::text);
+        let mut there = Rows::new(&BLACKLIST_KEYS);
+        for mut record in transaction.select(&BLACKLIST_BY_KIND, &kinds).await? {
+            there.push([record.take(0)?, record.take(1)?]);
+        }
+        transaction.delete(&there).await?;
+        let mut rows = Rows::new(&BLACKLIST);
+        for (key, value, expires_ms) in entries {
+            let Some((kind, subject)) = subject(key) else { continue };
+            let document: Json = serde_json::from_slice(value).unwrap_or_default();
+            let text = |name: &str| document.get(name).and_then(Json::as_str).unwrap_or_default();
+            let created_ms = document.get("created_ms").and_then(Json::as_u64).unwrap_or(made_ms);
+            rows.push([
+                Value::text(kind),
+                Value::text(subject),
+                Value::text(text("reason").chars().take(REASON_CHARS_MAX).collect::<String>()),
+                Value::text(text("by").to_owned()),
+                Value::integer_or_null((expires_ms != 0).then_some(expires_ms)),
+                Value::integer(created_ms),
+            ]);
+        }
+        transaction.insert(&rows).await?;
+        Ok(())
     }
 
     pub(super) async fn write(self, transaction: &mut impl Transaction) -> Result<(), SinkError> {

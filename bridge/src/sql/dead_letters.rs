@@ -5,6 +5,8 @@
 //! rows behind it go on; the log says so before, in words that reach the sink after. The row also
 //! keeps what the order would be by now.
 
+use std::borrow::Cow;
+
 use engine::core::event::DeadLetterResolution;
 
 use super::activities::Activity;
@@ -155,12 +157,13 @@ impl<'a> DeadLetterRows<'a> {
 
 impl<'a> Reservation<'a> {
     /// No order can hold it.
-    pub(super) fn dead_letter(&mut self, note: &'a str, at_ms: u64) {
+    pub(super) fn dead_letter(&mut self, note: impl Into<Cow<'a, str>>, at_ms: u64) {
+        let reason = Value::text(note);
         self.order = match self.order {
             Order::Present | Order::Withdrawn => Order::Withdrawn,
             Order::Due(_) | Order::Missing => Order::Missing,
         };
-        self.last_error = Value::text(note);
+        self.last_error = reason.clone();
         let rolled_back = self.status == Status::RolledBack;
         if !rolled_back {
             self.status = Status::DeadLetter;
@@ -168,7 +171,6 @@ impl<'a> Reservation<'a> {
         let is_stored = self.dead_letter.as_ref().is_some_and(|letter| letter.is_stored);
         let state = if rolled_back { State::RolledBack } else { State::Open };
         let resolved_ms = rolled_back.then_some(at_ms);
-        let reason = Value::text(note);
         let letter = DeadLetter { is_stored, state, reason, opened_ms: at_ms, resolved_ms };
         self.dead_letter = Some(letter);
         self.updated_ms = at_ms;

@@ -49,6 +49,14 @@ pub enum SinkError {
         /// The row.
         id: u64,
     },
+    /// A row stands under a key of the log's that is another purchase's.
+    #[error("{table}.id = {id} is another purchase's than the log's: move the row aside")]
+    RowForeign {
+        /// The table.
+        table: &'static str,
+        /// The row.
+        id: u64,
+    },
     /// An update should have hit each of its rows.
     #[error("an update of {table} hit {hit} of {expected} rows: restore the database")]
     RowsMissing {

@@ -11,6 +11,7 @@
 //! | decreased | `ADJUST` | `decrease` | activity:op |
 //! | decreased by an edit | `ADJUST` | `edit_decrease` | activity:version |
 //! | edited before the first sale | `ADJUST` | `edit` | activity:version |
+//! | filled from a snapshot | `DEDUCT`, for all that reservations moved | `filled` | activity:LSN |
 //! | mended by `reconcile` | `REPAIR` | `repair` | a number of its own |
 //!
 //! (biz_type, biz_id) is unique: a give-back that came twice would halt the sink, not count twice.
@@ -62,13 +63,15 @@ impl Change {
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) change: Change,
-    pub(super) before: u32,
-    pub(super) after: u32,
+    /// Units available before it.
+    pub(super) before: i64,
+    /// How many more there are after it.
+    pub(super) by: i64,
     pub(super) biz_type: &'static str,
     pub(super) biz_id: String,
 }
 
-/// Adds `flow` of the event at `lsn`.
+/// Adds `flow`, which `number` names.
 pub(super) fn push(
     rows: &mut Rows<'_>,
     flow: Flow,
@@ -81,9 +84,9 @@ pub(super) fn push(
         Value::integer(activity.sku),
         Value::integer(activity.id.get()),
         Value::text(flow.change.name()),
-        Value::Integer(i64::from(flow.after) - i64::from(flow.before)),
-        Value::integer(flow.before),
-        Value::integer(flow.after),
+        Value::Integer(flow.by),
+        Value::Integer(flow.before),
+        Value::Integer(flow.before + flow.by),
         Value::text(flow.biz_type),
         Value::text(flow.biz_id),
         // Free for people and repairs: the projection has nothing to add.

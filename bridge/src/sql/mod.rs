@@ -7,7 +7,7 @@
 //!                               refunds flows audit dead_letters blacklist
 //! ```
 //!
-//! [`sink`] drives; `fold` and the tables beside it are free of any dialect; [`store`] is the
+//! [`sink`] drives; [`fill`] writes a database that the log has passed by; `fold` and the tables beside it are free of any dialect; [`store`] is the
 //! seam to the database, [`sqlite`] and [`mysql`] implement it, [`database`] is either of them as a
 //! URL names it. [`queries`] and [`accounts`] are what the server reads and writes there.
 
@@ -24,6 +24,7 @@ pub mod dead_letters;
 pub mod export;
 pub(crate) mod facts;
 mod fault;
+pub mod fill;
 mod flows;
 mod fold;
 pub(crate) mod mend;

@@ -149,6 +149,7 @@ pub(super) fn require_addresses(
     let lacks = |one: &&Reservation<'_>| {
         matches!(one.order, Order::Due(_))
             && one.needs_address
+            && !one.had_order
             && one.is_alive()
             && !addresses.contains_key(&one.user)
             && !known.contains_key(&one.id)

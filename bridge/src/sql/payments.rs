@@ -12,7 +12,7 @@ use engine::core::ids::ActivityId;
 use super::fault::SinkError;
 use super::store::{Rows, Table, Transaction, Value};
 
-static PAYMENTS: Table = Table {
+pub(super) static PAYMENTS: Table = Table {
     name: "payments",
     columns: &[
         "payment_no",
@@ -29,13 +29,13 @@ static PAYMENTS: Table = Table {
     key_columns: 1,
 };
 
-static PAYMENT_CHANGES: Table = Table {
+pub(super) static PAYMENT_CHANGES: Table = Table {
     name: "payments",
     columns: &["payment_no", "status", "paid_at", "updated_at"],
     key_columns: 1,
 };
 
-static CALLBACKS: Table = Table {
+pub(super) static CALLBACKS: Table = Table {
     name: "payment_callbacks",
     columns: &[
         "callback_no",
@@ -160,7 +160,7 @@ impl<'a> Payments<'a> {
     }
 }
 
-fn verdict_name(verdict: PaymentVerdict) -> &'static str {
+pub(super) fn verdict_name(verdict: PaymentVerdict) -> &'static str {
     match verdict {
         PaymentVerdict::Accepted => "accepted",
         PaymentVerdict::Repeated => "repeated",

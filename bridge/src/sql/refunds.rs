@@ -6,7 +6,7 @@ use super::fault::SinkError;
 use super::sink::update_all;
 use super::store::{Lookup, Rows, StoreError, Table, Transaction, Value};
 
-static REFUNDS: Table = Table {
+pub(super) static REFUNDS: Table = Table {
     name: "refunds",
     columns: &[
         "order_no",
@@ -27,7 +27,7 @@ static REFUNDS: Table = Table {
     key_columns: 2,
 };
 
-static REFUND_CHANGES: Table = Table {
+pub(super) static REFUND_CHANGES: Table = Table {
     name: "refunds",
     columns: &[
         "order_no",
@@ -49,8 +49,8 @@ static REFUNDS_BY_ORDER: Lookup = Lookup {
 };
 
 /// The scopes, as they are written.
-const ORDER: &str = "order";
-const PAYMENT: &str = "payment";
+pub(super) const ORDER: &str = "order";
+pub(super) const PAYMENT: &str = "payment";
 
 /// A refund's key: order and refund number.
 pub(super) type Names<'n> = (&'n str, &'n str);

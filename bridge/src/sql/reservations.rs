@@ -76,7 +76,7 @@ static ORDERS_BY_NO: Lookup = Lookup {
 };
 
 /// A reservation, as the batch leaves it.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Reservation<'a> {
     pub(super) id: ReservationId,
     pub(super) order_no: String,
@@ -92,6 +92,9 @@ pub(super) struct Reservation<'a> {
     pub(super) dead_letter: Option<DeadLetter<'a>>,
     /// No order without an address, where the shop says so.
     pub(super) needs_address: bool,
+    /// The log says that SQL had its order once: the database came back older, or empty. What it
+    /// lacks is lost, and no reason to take the order back.
+    pub(super) had_order: bool,
     pub(super) status: Status,
     pub(super) reason: Value<'a>,
     pub(super) attempts: u64,
@@ -131,7 +134,7 @@ impl Status {
 }
 
 /// What only a new reservation's row needs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Birth<'a> {
     /// `None` where only its hash is known any more.
     pub(super) request_id: Option<&'a str>,
@@ -182,6 +185,7 @@ impl<'a> Reservation<'a> {
             order: Order::Due(terms(activity, created_ms)),
             dead_letter: None,
             needs_address: false,
+            had_order: false,
             status: Status::Ordered,
             reason: Value::Null,
             attempts: 1,
@@ -303,6 +307,7 @@ impl<'a> Reservation<'a> {
             created_ms: record.number(12)?,
             updated_ms: record.number(13)?,
             needs_address: record.number_or_null(18)?.is_some_and(|needs| needs != 0),
+            had_order: false,
             order_status: record.take(19)?,
             user_activity_key: Value::Null,
             payment_no: record.take(20)?,
@@ -338,6 +343,20 @@ pub(super) async fn load(
     split: Split,
     transaction: &mut impl Transaction,
 ) -> Result<Vec<Reservation<'static>>, SinkError> {
+    let loaded = load_rows(ids, split, transaction).await?;
+    let lost = |one: &&Reservation<'_>| one.order == Order::Missing && one.dead_letter.is_none();
+    match loaded.iter().find(lost) {
+        Some(lost) => Err(SinkError::RowMissing { table: "orders", id: lost.id.get() }),
+        None => Ok(loaded),
+    }
+}
+
+/// As [`load`], of rows that may be of any age: one may lack its order.
+pub(super) async fn load_rows(
+    ids: &[ReservationId],
+    split: Split,
+    transaction: &mut impl Transaction,
+) -> Result<Vec<Reservation<'static>>, SinkError> {
     let keys: Vec<_> = ids.iter().map(|id| Value::integer(id.get())).collect();
     let records = transaction.select(&RESERVATIONS_BY_ID, &keys).await?;
     let mut loaded =
@@ -356,9 +375,5 @@ pub(super) async fn load(
             }
         }
     }
-    let lost = |one: &&Reservation<'_>| one.order == Order::Missing && one.dead_letter.is_none();
-    match loaded.iter().find(lost) {
-        Some(lost) => Err(SinkError::RowMissing { table: "orders", id: lost.id.get() }),
-        None => Ok(loaded),
-    }
+    Ok(loaded)
 }

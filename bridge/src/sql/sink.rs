@@ -24,12 +24,16 @@ use super::refunds::Refunds;
 use super::reservations::{self, Order};
 use super::split::Split;
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value};
-use crate::cursor::Cursor;
+use crate::cursor::{Cursor, Standing};
 use crate::host::Host;
 use crate::tail::Batch;
 
 /// The name under which this sink's cursor and marks are kept.
 pub const SINK_NAME: &str = engine::ORDERS_SINK;
+
+/// Under this name stands how far a filling will reach, as long as it is not whole: see
+/// [`fill`](super::fill).
+pub(crate) const FILLING_NAME: &str = "sql-filling";
 
 pub(crate) static CURSOR: Table = Table {
     name: "bridge_cursor",
@@ -51,6 +55,9 @@ pub(super) static CURSOR_BY_SINK: Lookup = Lookup {
     part: None,
 };
 
+static STANDING_BY_SINK: Lookup =
+    Lookup { columns: &["log_uuid", "epoch", "lsn", "chain", "sink"], ..CURSOR_BY_SINK };
+
 /// How orders are written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OrderOptions {
@@ -66,11 +73,11 @@ pub type Undeliverable = BTreeMap<ReservationId, String>;
 /// The SQL sink over a store of any dialect.
 #[derive(Debug)]
 pub struct SqlSink<S> {
-    store: S,
-    options: OrderOptions,
+    pub(super) store: S,
+    pub(super) options: OrderOptions,
     site: Site,
-    identity: LogIdentity,
-    request_hash_key: [u8; 16],
+    pub(super) identity: LogIdentity,
+    pub(super) request_hash_key: [u8; 16],
     activities: Activities,
 }
 
@@ -83,20 +90,21 @@ impl<S: Store> SqlSink<S> {
             log: identity.uuid,
             order_prefix: host.order_prefix(),
             hasher: RequestHasher::new(&request_hash_key),
+            ordered: host.announced_lsn(SINK_NAME),
         };
         let activities = Activities::default();
         Self { store, options, site, identity, request_hash_key, activities }
     }
 
-    /// The cursor as the database has it, now.
+    /// What the database says of its place, now.
     ///
     /// # Errors
-    /// Where the database does not answer, or the row is none that this schema allows.
-    pub async fn read_cursor(&mut self) -> Result<Option<Cursor>, SinkError> {
+    /// Where the database does not answer, or a row is none that this schema allows.
+    pub async fn read_standing(&mut self) -> Result<Standing, SinkError> {
         let mut transaction = self.store.begin().await?;
-        let records = transaction.select(&CURSOR_BY_SINK, &[Value::text(SINK_NAME)]).await?;
+        let standing = standing(&mut transaction).await?;
         transaction.commit().await?;
-        Ok(records.first().map(cursor).transpose()?)
+        Ok(standing)
     }
 
     /// Makes the cursor `found` this server's: writes its epoch into it, or makes the row where
@@ -110,15 +118,7 @@ impl<S: Store> SqlSink<S> {
             None => {
                 let beginning = Cursor::beginning(self.identity);
                 let mut rows = Rows::new(&CURSOR);
-                rows.push([
-                    Value::text(SINK_NAME),
-                    Value::bytes(beginning.uuid.0.to_vec()),
-                    Value::integer(beginning.epoch.0),
-                    Value::integer(beginning.lsn.0),
-                    Value::integer(beginning.chain),
-                    Value::bytes(self.request_hash_key.to_vec()),
-                    Value::integer(now_ms()),
-                ]);
+                rows.push(cursor_row(SINK_NAME, &beginning, self.request_hash_key));
                 transaction.insert(&rows).await?;
                 beginning
             }
@@ -191,7 +191,7 @@ impl<S: Store> SqlSink<S> {
             if let (Order::Due(_), Some(why)) =
                 (&reservation.order, undeliverable.get(&reservation.id))
             {
-                reservation.dead_letter(why, reservation.updated_ms);
+                reservation.dead_letter(why.as_str(), reservation.updated_ms);
             }
         }
         let rows = ReservationRows::new(fold.reservations, &addresses, split);
@@ -221,6 +221,37 @@ pub(super) async fn update_all(
     } else {
         Err(SinkError::RowsMissing { table: rows.table().name, hit, expected })
     }
+}
+
+/// What the database says of its place.
+pub(super) async fn standing(transaction: &mut impl Transaction) -> Result<Standing, StoreError> {
+    let names = [SINK_NAME, FILLING_NAME].map(Value::text);
+    let mut standing = Standing::default();
+    for record in transaction.select(&STANDING_BY_SINK, &names).await? {
+        let found = Some(cursor(&record)?);
+        match record.text(4)? {
+            FILLING_NAME => standing.filling = found,
+            _ => standing.cursor = found,
+        }
+    }
+    Ok(standing)
+}
+
+/// A new row of [`CURSOR`].
+pub(super) fn cursor_row(
+    name: &'static str,
+    at: &Cursor,
+    request_hash_key: [u8; 16],
+) -> [Value<'static>; 7] {
+    [
+        Value::text(name),
+        Value::bytes(at.uuid.0.to_vec()),
+        Value::integer(at.epoch.0),
+        Value::integer(at.lsn.0),
+        Value::integer(at.chain),
+        Value::bytes(request_hash_key.to_vec()),
+        Value::integer(now_ms()),
+    ]
 }
 
 pub(super) async fn move_cursor(

@@ -301,6 +301,11 @@ impl Inner {
 
 impl Host for Sale {
     type Source = MemorySource;
+    type Images = bridge::images::NoImages;
+
+    fn images(&self) -> Result<Option<Self::Images>, bridge::tail::Unreadable> {
+        Ok(None)
+    }
 
     fn identity(&self) -> LogIdentity {
         self.memory.identity()

@@ -1,17 +1,84 @@
 //! SQL must say what the engine says: every reservation one order, every give-back once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bridge::sql::store::{Record, Value};
 use engine::core::command::Status;
 use engine::core::event::RestoreReason;
+use engine::core::side::RefundStatus;
 
 use super::history::{History, shard_of};
 use super::place::{Place, integers};
 
+/// Compares a database that was filled from a snapshot with the engine's state after `history`.
+pub async fn assert_filled(place: &Place, history: &History) {
+    check_reservations(place, history, false).await;
+    check_units(place, history).await;
+    check_sums(place, history).await;
+    let operations: usize = history
+        .shards
+        .iter()
+        .flat_map(|shard| shard.activities())
+        .map(|(_, activity)| activity.operations().count())
+        .sum();
+    for (sql, expected) in [
+        (
+            "SELECT COUNT(*) FROM stock_flows WHERE biz_type IN ('restock', 'decrease')",
+            operations as u64,
+        ),
+        ("SELECT COUNT(*) FROM payments", history.counts.payments),
+        ("SELECT COUNT(*) FROM bridge_cursor", 1),
+    ] {
+        assert_eq!(place.number(sql).await, expected, "{sql}");
+    }
+    check_refunds(place, history).await;
+}
+
+/// Every refund has one row, which says how far it is.
+async fn check_refunds(place: &Place, history: &History) {
+    let rows = place.rows("SELECT order_no, refund_no, status FROM refunds").await;
+    let text = |row: &Record, index| row.text(index).unwrap().to_owned();
+    let rows: BTreeSet<_> =
+        rows.iter().map(|row| (text(row, 0), text(row, 1), text(row, 2))).collect();
+    let mut expected = BTreeSet::new();
+    for (activity, id) in &history.reservations {
+        let of = history.shards[shard_of(*activity)].activity(*activity).unwrap();
+        for (refund_no, refund) in of.refunds_of(*id) {
+            let status = match refund.status {
+                RefundStatus::Requested => "PENDING",
+                RefundStatus::Settled => "SETTLED",
+                RefundStatus::Failed => "FAILED",
+            };
+            expected.insert((
+                format!("1{:017}", id.get()),
+                refund_no.to_owned(),
+                status.to_owned(),
+            ));
+        }
+    }
+    assert_eq!(rows, expected);
+}
+
+/// The flows of an activity add up to its stock.
+async fn check_sums(place: &Place, history: &History) {
+    let sums = numbers(
+        place,
+        "SELECT activity_id, CAST(SUM(change_qty) AS SIGNED) FROM stock_flows \
+         GROUP BY activity_id",
+    )
+    .await;
+    let sums: BTreeMap<i64, i64> = sums.into_iter().map(|row| (row[0], row[1])).collect();
+    for shard in &history.shards {
+        for (id, activity) in shard.activities() {
+            let available = i64::from(activity.figures().available);
+            assert_eq!(sums[&i64::try_from(id.get()).unwrap()], available, "{id}");
+        }
+    }
+}
+
 /// Compares the database at `place` with the engine's state after `history`.
 pub async fn assert_projected(place: &Place, history: &History) {
-    check_reservations(place, history).await;
+    check_reservations(place, history, true).await;
     check_units(place, history).await;
     check_flows(place, history).await;
     let counts = &history.counts;
@@ -26,7 +93,7 @@ pub async fn assert_projected(place: &Place, history: &History) {
     }
 }
 
-async fn check_reservations(place: &Place, history: &History) {
+async fn check_reservations(place: &Place, history: &History, has_requests: bool) {
     let rows = place
         .rows(
             "SELECT p.id, p.status, p.reason, o.status, o.user_activity_key, o.total_amount, \
@@ -61,9 +128,13 @@ async fn check_reservations(place: &Place, history: &History) {
         assert_eq!(row.number(5).unwrap(), amount);
         assert_eq!(row.number(7).unwrap(), amount);
         assert_eq!(row.text(6).unwrap(), format!("1{:017}", id.get()));
-        let request_id = std::str::from_utf8(row.bytes(11).unwrap()).unwrap();
-        let hash = history.shards[0].requests().hash(request_id).to_le_bytes();
-        assert_eq!(row.bytes(10).unwrap(), hash);
+        let of = history.shards[shard_of(*activity)].activity(*activity).unwrap();
+        assert_eq!(row.bytes(10).unwrap(), of.slot(*id).unwrap().request_hash().to_le_bytes());
+        if has_requests || row.0[11] != Value::Null {
+            let request_id = std::str::from_utf8(row.bytes(11).unwrap()).unwrap();
+            let hash = history.shards[0].requests().hash(request_id).to_le_bytes();
+            assert_eq!(row.bytes(10).unwrap(), hash);
+        }
         match it.status {
             Status::Reserved => {
                 assert_eq!((status, order_status), ("ordered", "pending_payment"));

@@ -14,6 +14,7 @@ use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use engine::core::request::RequestHasher;
 use engine::core::shard::{Shard, ShardSeed};
 
+use super::images::images_of;
 use super::{HASH_KEY, MemoryHost, Random};
 
 pub const SHARDS: u64 = 2;
@@ -424,6 +425,13 @@ impl History {
         let kind = engine::core::codec::kind(&body);
         self.frame.push((u16::try_from(shard_of(activity)).unwrap(), seq, bytes, kind));
         true
+    }
+
+    /// Makes a snapshot of everything that happened so far.
+    pub fn snapshot(&mut self) {
+        self.end_frame();
+        let shards = (0u16..).zip(&self.shards);
+        self.host.keep_images(shards.flat_map(|(id, shard)| images_of(id, shard)).collect());
     }
 
     /// Closes the frame: what happened since is durable.

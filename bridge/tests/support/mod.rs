@@ -6,6 +6,7 @@ pub mod check;
 pub mod faults;
 pub mod follow;
 pub mod history;
+pub mod images;
 pub mod mariadb;
 pub mod place;
 
@@ -62,11 +63,20 @@ pub struct Frames {
     /// What the sink could make no order of, told and not yet in the log.
     dead_letters: Vec<(ReservationId, String)>,
     retired: usize,
+    /// The newest snapshot.
+    images: Option<images::MemoryImages>,
+    /// What the log is kept for, as the bridge asked: every place, in order; `None` for no longer.
+    kept_from: Vec<Option<u64>>,
 }
 
 impl Frames {
     pub fn end(&self) -> u64 {
         self.frames.last().map_or(0, |frame| frame.last_lsn)
+    }
+
+    /// As if the newest snapshot were the one that `older` had.
+    pub fn use_images_of(&mut self, older: &Self) {
+        self.images.clone_from(&older.images);
     }
 
     fn push(&mut self, salt: u32, records: Vec<StoredRecord>) {
@@ -132,6 +142,19 @@ impl MemoryHost {
         self.frames.lock().unwrap().busy = busy;
     }
 
+    /// Takes over a snapshot of the state after the last frame.
+    pub fn keep_images(&self, images: Vec<images::StoredImage>) {
+        let mut frames = self.frames.lock().unwrap();
+        let last = frames.frames.last().unwrap();
+        let place = (Lsn(last.last_lsn), last.chain);
+        frames.images = Some(images::MemoryImages::new(place, images));
+    }
+
+    /// The places from which the log was asked to be kept, `None` where it no longer was.
+    pub fn kept_from(&self) -> Vec<Option<u64>> {
+        self.frames.lock().unwrap().kept_from.clone()
+    }
+
     /// Gives the first `frames` back.
     pub fn retire(&self, frames: usize) {
         self.frames.lock().unwrap().retired = frames;
@@ -167,6 +190,19 @@ impl MemoryHost {
 
 impl Host for MemoryHost {
     type Source = MemorySource;
+    type Images = images::MemoryImages;
+
+    fn images(&self) -> Result<Option<images::MemoryImages>, Unreadable> {
+        Ok(self.frames.lock().unwrap().images.clone())
+    }
+
+    fn keep_from(&self, lsn: Lsn) {
+        self.frames.lock().unwrap().kept_from.push(Some(lsn.0));
+    }
+
+    fn caught_up(&self) {
+        self.frames.lock().unwrap().kept_from.push(None);
+    }
 
     fn identity(&self) -> LogIdentity {
         self.identity

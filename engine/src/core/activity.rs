@@ -243,6 +243,11 @@ impl Activity {
         of_it.map(|((_, refund_no), refund)| (refund_no.as_ref(), refund))
     }
 
+    /// Restocks and decreases that were done, by key, in no order.
+    pub fn operations(&self) -> impl Iterator<Item = (&str, &Operation)> {
+        self.operations.iter().map(|(op, operation)| (op.as_ref(), operation))
+    }
+
     /// The payments that were opened for a reservation, by attempt.
     pub fn payments_of(&self, id: ReservationId) -> &[Payment] {
         self.openings.get(&id).map_or(&[], Vec::as_slice)

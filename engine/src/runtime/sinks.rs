@@ -16,6 +16,10 @@ use crate::core::ids::ActivityId;
 /// The sink that makes orders.
 pub const ORDERS_SINK: &str = "sql";
 
+/// Under this name the log is kept for an orders database that came back older than it was, or
+/// empty: the sink's own place has long passed what that one still needs.
+const ORDERS_BEHIND: &str = "sql-behind";
+
 type Listener = Box<dyn Fn() + Send + Sync>;
 
 /// The orders sink's marks, as far as they are durable themselves: a status that followed a mark
@@ -101,6 +105,34 @@ impl Engine {
     /// well, and writes it into the log; a mirror that nobody's answers rest on says only this.
     pub fn sink_confirmed(&self, name: &str, lsn: Lsn) {
         self.inner.log.sink_confirmed(name, lsn);
+    }
+
+    /// Keeps the log behind `lsn` for an orders database that stands there, though it was told
+    /// before that orders had come further.
+    ///
+    /// # Errors
+    /// [`SinkError`]: the log is kept as before.
+    pub fn keep_for_orders(&self, lsn: Lsn) -> Result<(), SinkError> {
+        let sinks = self.inner.log.sinks();
+        let is_ahead = |sink: &SinkState| sink.name == ORDERS_BEHIND && sink.confirmed_lsn > lsn;
+        if sinks.iter().any(is_ahead) {
+            // A sink's place only grows: one that is to stand further back begins anew.
+            self.inner.log.drop_sink(ORDERS_BEHIND)?;
+        }
+        self.inner.log.register_sink(ORDERS_BEHIND, SinkClass::MustDeliver)?;
+        self.inner.log.sink_confirmed(ORDERS_BEHIND, lsn);
+        Ok(())
+    }
+
+    /// Ends what [`Engine::keep_for_orders`] began: the orders database is where it was before.
+    ///
+    /// # Errors
+    /// [`SinkError`]: the log is still kept.
+    pub fn orders_caught_up(&self) -> Result<(), SinkError> {
+        match self.inner.log.sinks().iter().any(|sink| sink.name == ORDERS_BEHIND) {
+            true => self.inner.log.drop_sink(ORDERS_BEHIND),
+            false => Ok(()),
+        }
     }
 
     /// Forgets a sink: the log is no longer kept for it.

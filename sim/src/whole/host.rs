@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bridge::host::{Failure, Host};
+use bridge::tail::Unreadable;
 use engine::core::ids::OrderPrefix;
 use engine::{Busy, Engine, TimeSource};
 use wal::{LogIdentity, Lsn};
@@ -40,6 +41,7 @@ pub(super) struct SimHost(pub(super) Engine);
 
 impl Host for SimHost {
     type Source = wal::Reader;
+    type Images = engine::SnapshotContents;
 
     fn identity(&self) -> LogIdentity {
         self.0.identity()
@@ -47,6 +49,18 @@ impl Host for SimHost {
 
     fn source(&self) -> wal::Reader {
         self.0.reader()
+    }
+
+    fn images(&self) -> Result<Option<engine::SnapshotContents>, Unreadable> {
+        Host::images(&self.0)
+    }
+
+    fn keep_from(&self, lsn: Lsn) {
+        Host::keep_from(&self.0, lsn);
+    }
+
+    fn caught_up(&self) {
+        Host::caught_up(&self.0);
     }
 
     fn durable_lsn(&self) -> Lsn {

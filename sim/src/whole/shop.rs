@@ -268,7 +268,7 @@ impl Shop {
                 return Ok(());
             }
             match ready(follower.step()) {
-                Ok(Step::Applied { .. }) => {}
+                Ok(Step::Applied { .. } | Step::Filled { .. }) => {}
                 Ok(Step::CaughtUp) => return Ok(()),
                 Err(error) => return self.pass_over(&error),
             }

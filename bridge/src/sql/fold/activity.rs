@@ -69,7 +69,7 @@ impl<'a> Fold<'a, '_> {
         let flow = Flow {
             change: Change::Init,
             before: 0,
-            after: row.figures.available,
+            by: row.figures.available.into(),
             biz_type: "activity",
             biz_id: row.id.to_string(),
         };

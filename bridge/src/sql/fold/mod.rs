@@ -10,6 +10,7 @@ mod reservation;
 
 use std::collections::{BTreeSet, HashMap};
 
+use engine::core::codec;
 use engine::core::event::{Body, Figures, PaymentVerdict, Pool};
 use engine::core::ids::{ActivityId, OrderPrefix, ReservationId};
 use engine::core::request::RequestHasher;
@@ -32,6 +33,8 @@ pub(super) struct Site {
     pub(super) log: LogUuid,
     pub(super) order_prefix: OrderPrefix,
     pub(super) hasher: RequestHasher,
+    /// Up to here orders were in SQL once, by the log's own word.
+    pub(super) ordered: Lsn,
 }
 
 /// A batch half folded.
@@ -122,10 +125,30 @@ impl<'a, 's> Fold<'a, 's> {
                 Ok(())
             }
             body => match reservation_of(&body) {
+                Some(reservation) if self.is_gone(reservation, &body) => {
+                    tracing::warn!(%reservation, "its row is gone with an archived activity");
+                    Ok(())
+                }
                 Some(reservation) => self.take_reservation(reservation, body),
                 None => self.take_activity(body),
             },
         }
+    }
+
+    /// Whether the event being taken was in SQL once.
+    fn had_orders(&self) -> bool {
+        self.lsn <= self.site.ordered
+    }
+
+    /// Whether `reservation` is one of an activity that was archived before the database was filled
+    /// anew: nobody has its rows any more, and what still happens to its money has none to change.
+    fn is_gone(&mut self, reservation: ReservationId, body: &Body<'_>) -> bool {
+        let is_absent = !self.by_id.contains_key(&reservation);
+        let is_born = matches!(body, Body::Reserved { .. } | Body::ReservationAdopted { .. });
+        let Some(of) = codec::activity(body).filter(|_| is_absent && !is_born) else {
+            return false;
+        };
+        self.activities.get_mut(of).is_ok_and(|row| row.archived_ms.is_some())
     }
 
     fn index(&self, id: ReservationId) -> Result<usize, SinkError> {
@@ -178,8 +201,8 @@ impl<'a, 's> Fold<'a, 's> {
         }
         row.figures = figures;
         if before.available != figures.available {
-            let after = figures.available;
-            let flow = Flow { change, before: before.available, after, biz_type, biz_id };
+            let (before, after) = (i64::from(before.available), i64::from(figures.available));
+            let flow = Flow { change, before, by: after - before, biz_type, biz_id };
             let number = flows::event_no(log, lsn);
             // Borrows of two fields: the row stays in `activities`.
             let row = self.activities.get_mut(activity)?;

@@ -23,7 +23,10 @@ impl<'a> Fold<'a, '_> {
                 let order_no = self.site.order_prefix.order_no(id);
                 let request = (Some(request_id), self.site.hasher.hash(request_id));
                 self.bear(id, order_no, user, quantity, activity, request, at_ms)?;
-                self.reservation(id)?.needs_address = front == Front::Http;
+                let had_order = self.had_orders();
+                let reservation = self.reservation(id)?;
+                reservation.needs_address = front == Front::Http;
+                reservation.had_order = had_order;
                 let pools = (Pool::Available, Pool::Locked, quantity);
                 self.shift(activity, figures, pools, Change::Deduct, "reservation", id)?;
             }
@@ -54,6 +57,7 @@ impl<'a> Fold<'a, '_> {
             Body::DeadLettered { note, .. } => self.reservation(id)?.dead_letter(note, at_ms),
             Body::DeadLetterResolved { activity, resolution, .. } => {
                 let index = self.index(id)?;
+                self.reservations[index].had_order = self.had_orders();
                 let row = self.activities.get_mut(activity)?;
                 self.reservations[index].dead_letter_resolved(resolution, row, at_ms);
             }

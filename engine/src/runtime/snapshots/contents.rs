@@ -28,11 +28,12 @@ pub struct SnapshotContents {
     piece: Vec<u8>,
     at: usize,
     shard: u16,
+    shard_seq: u64,
 }
 
 impl SnapshotContents {
     fn new(reader: SnapshotReader, log_uuid: LogUuid) -> Self {
-        Self { reader, log_uuid, piece: Vec::new(), at: 0, shard: 0 }
+        Self { reader, log_uuid, piece: Vec::new(), at: 0, shard: 0, shard_seq: 0 }
     }
 
     /// The last record whose effect is in it.
@@ -60,6 +61,16 @@ impl SnapshotContents {
         self.reader.created_unix_ms()
     }
 
+    /// The shard of the image that came last.
+    pub fn last_shard(&self) -> u16 {
+        self.shard
+    }
+
+    /// Sequence of the last record that the content covers of that shard.
+    pub fn shard_seq(&self) -> u64 {
+        self.shard_seq
+    }
+
     /// The next image with the shard it is of ([`wal::CONTROL_SHARD`] for what belongs to no
     /// activity), or `None` after the last.
     ///
@@ -76,7 +87,7 @@ impl SnapshotContents {
                 self.piece.extend_from_slice(&[item.kind, item.kind_version]);
                 self.piece.extend_from_slice(item.body);
             }
-            (self.at, self.shard) = (0, piece.lane.shard);
+            (self.at, self.shard, self.shard_seq) = (0, piece.lane.shard, piece.lane.seq);
         }
         let rest = self.piece.get(self.at..).unwrap_or_default();
         let Some(([low, high, kind, version], rest)) = rest.split_first_chunk::<4>() else {
