@@ -92,8 +92,10 @@ impl Host for engine::Engine {
     }
 
     fn images(&self) -> Result<Option<engine::SnapshotContents>, Unreadable> {
-        let unreadable =
-            |error| Unreadable { passing: false, source: Box::<dyn Error + Send + Sync>::from(error) };
+        let unreadable = |error| Unreadable {
+            passing: false,
+            source: Box::<dyn Error + Send + Sync>::from(error),
+        };
         self.snapshot_contents().map_err(unreadable)
     }
 

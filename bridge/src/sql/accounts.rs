@@ -18,7 +18,8 @@ static SKUS: Table = Table {
 static SKU_CHANGES: Table =
     Table { name: "skus", columns: &["id", "title", "price", "updated_at"], key_columns: 1 };
 
-static SKUS_BY_ID: Lookup = Lookup { columns: &["id"], from: "skus", key: "id", part: None };
+static SKUS_BY_ID: Lookup =
+    Lookup { columns: &["id"], from: "skus", key: "id", part: None, only: None };
 
 static USERS: Table = Table {
     name: "users",
@@ -29,7 +30,8 @@ static USERS: Table = Table {
 static USER_PASSWORDS: Table =
     Table { name: "users", columns: &["id", "password_hash", "updated_at"], key_columns: 1 };
 
-static USERS_BY_ID: Lookup = Lookup { columns: &["id"], from: "users", key: "id", part: None };
+static USERS_BY_ID: Lookup =
+    Lookup { columns: &["id"], from: "users", key: "id", part: None, only: None };
 
 static ADDRESSES: Table = Table {
     name: "user_addresses",

@@ -48,8 +48,13 @@ pub(super) static ACTIVITIES: Table = Table {
     key_columns: 1,
 };
 
-static ACTIVITIES_BY_ID: Lookup =
-    Lookup { columns: ACTIVITIES.columns, from: ACTIVITIES.name, key: "id", part: None };
+static ACTIVITIES_BY_ID: Lookup = Lookup {
+    columns: ACTIVITIES.columns,
+    from: ACTIVITIES.name,
+    key: "id",
+    part: None,
+    only: None,
+};
 
 /// One row.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -21,7 +21,7 @@ static BLACKLIST_KEYS: Table =
     Table { name: "blacklist", columns: &["kind", "value"], key_columns: 2 };
 
 static BLACKLIST_BY_KIND: Lookup =
-    Lookup { columns: &["kind", "value"], from: "blacklist", key: "kind", part: None };
+    Lookup { columns: &["kind", "value"], from: "blacklist", key: "kind", part: None, only: None };
 
 const KINDS: [&str; 3] = ["user", "ip", "device"];
 

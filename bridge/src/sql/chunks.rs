@@ -99,7 +99,9 @@ pub(super) async fn select<S: Statements>(
         let (columns, key) = (lookup.columns.join(", "), lookup.key);
         let from = part_name(lookup.from, lookup.part);
         let list = placeholders(count);
-        let text = format!("SELECT {columns} FROM {from} WHERE {key} IN {list}");
+        let only = lookup.only.map(|(column, text)| format!("{column} = '{text}' AND "));
+        let only = only.unwrap_or_default();
+        let text = format!("SELECT {columns} FROM {from} WHERE {only}{key} IN {list}");
         records.extend(statement.fetch(text, &keys[start..start + count]).await?);
     }
     Ok(records)

@@ -253,7 +253,8 @@ async fn by_key(
     key: Value<'_>,
 ) -> Result<Option<Record>, StoreError> {
     let key_column = table.columns[0];
-    let lookup = Lookup { columns: table.columns, from: table.name, key: key_column, part };
+    let lookup =
+        Lookup { columns: table.columns, from: table.name, key: key_column, part, only: None };
     Ok(transaction.select(&lookup, &[key]).await?.pop())
 }
 

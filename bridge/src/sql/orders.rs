@@ -112,6 +112,7 @@ static DEFAULT_ADDRESSES: Lookup = Lookup {
     from: "user_addresses",
     key: "default_user_id",
     part: None,
+    only: None,
 };
 
 /// The address that an order keeps: receiver, phone, province, city, district, detail.

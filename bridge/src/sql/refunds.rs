@@ -46,6 +46,7 @@ static REFUNDS_BY_ORDER: Lookup = Lookup {
     from: "refunds",
     key: "order_no",
     part: None,
+    only: None,
 };
 
 /// The scopes, as they are written.

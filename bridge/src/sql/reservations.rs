@@ -59,6 +59,7 @@ static RESERVATIONS_BY_ID: Lookup = Lookup {
     from: "flashsale_pre_deductions p LEFT JOIN dead_letters d ON d.id = p.id",
     key: "p.id",
     part: None,
+    only: None,
 };
 
 static ORDERS_BY_NO: Lookup = Lookup {
@@ -73,6 +74,7 @@ static ORDERS_BY_NO: Lookup = Lookup {
     from: "orders",
     key: "order_no",
     part: None,
+    only: None,
 };
 
 /// A reservation, as the batch leaves it.

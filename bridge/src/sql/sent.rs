@@ -10,8 +10,13 @@ static REFUND_TOUCHES: Table =
 static REFUND_STATUSES: Table =
     Table { name: "refunds", columns: &["order_no", "refund_no", "status"], key_columns: 2 };
 
-static REFUNDS_BY_ORDER: Lookup =
-    Lookup { columns: &["refund_no", "status"], from: "refunds", key: "order_no", part: None };
+static REFUNDS_BY_ORDER: Lookup = Lookup {
+    columns: &["refund_no", "status"],
+    from: "refunds",
+    key: "order_no",
+    part: None,
+    only: None,
+};
 
 impl Accounts {
     /// Marks a refund that is `PENDING` as `SENT`; whether it was.

@@ -53,6 +53,7 @@ pub(super) static CURSOR_BY_SINK: Lookup = Lookup {
     from: "bridge_cursor",
     key: "sink",
     part: None,
+    only: None,
 };
 
 static STANDING_BY_SINK: Lookup =

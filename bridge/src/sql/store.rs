@@ -158,6 +158,8 @@ pub struct Lookup {
     pub key: &'static str,
     /// Which part of the table.
     pub part: Part,
+    /// A column, and the one text in it, where only such rows are looked for.
+    pub only: Option<(&'static str, &'static str)>,
 }
 
 /// A row that was read, in the order of the look-up's columns.

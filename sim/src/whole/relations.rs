@@ -98,14 +98,20 @@ impl Database {
     fn select_plain(&self, lookup: &Lookup, keys: &[Value<'_>]) -> Vec<Record> {
         let Some(relation) = self.relations.get(lookup.from) else { return Vec::new() };
         let record = |row: &Row| Record(lookup.columns.iter().map(|it| row[it].clone()).collect());
+        let is_wanted = |row: &Row| match lookup.only {
+            Some((column, text)) => row.get(column) == Some(&Value::text(text)),
+            None => true,
+        };
         let mut records = Vec::new();
         for key in keys {
             let by_key: Vec<_> = self.find(lookup.from, &[lookup.key], std::slice::from_ref(key));
             if by_key.is_empty() {
-                let holds = |row: &&Rc<Row>| row.get(lookup.key) == Some(&owned(key));
+                let holds =
+                    |row: &&Rc<Row>| row.get(lookup.key) == Some(&owned(key)) && is_wanted(row);
                 records.extend(relation.rows.values().filter(holds).map(|row| record(row)));
             } else {
-                records.extend(by_key.iter().map(|(_, row)| record(row)));
+                let wanted = by_key.iter().filter(|(_, row)| is_wanted(row));
+                records.extend(wanted.map(|(_, row)| record(row)));
             }
         }
         records

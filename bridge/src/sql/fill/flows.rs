@@ -1,12 +1,17 @@
 //! The flows of an activity that is filled: what of them is known still, and one row for the rest,
 //! so that they add up to the units available.
 
+use std::collections::BTreeSet;
+
 use wal::{LogUuid, Lsn};
 
 use super::portion::Ended;
 use crate::sql::activities::Activity;
 use crate::sql::flows::{self, Change, Flow};
-use crate::sql::store::Rows;
+use crate::sql::store::{Lookup, Rows, StoreError, Transaction, Value};
+
+static FLOWS_BY_BIZ: Lookup =
+    Lookup { columns: &["biz_id"], from: "stock_flows", key: "biz_id", part: None, only: None };
 
 /// A restock or decrease that was done.
 #[derive(Clone, Debug)]
@@ -14,8 +19,6 @@ pub(super) struct Operation {
     pub(super) op: String,
     pub(super) decrease: bool,
     pub(super) quantity: u32,
-    /// The version of the definition that it left.
-    pub(super) version: u32,
     /// The units available that it left.
     pub(super) available: u32,
 }
@@ -24,6 +27,15 @@ impl Operation {
     fn change(&self) -> i64 {
         let units = i64::from(self.quantity);
         if self.decrease { -units } else { units }
+    }
+
+    fn biz_type(&self) -> &'static str {
+        if self.decrease { "decrease" } else { "restock" }
+    }
+
+    /// What names its flow.
+    fn biz(&self, of: &Activity) -> Biz {
+        (self.biz_type(), format!("{}:{}", of.id, self.op))
     }
 }
 
@@ -43,21 +55,39 @@ impl Filling {
     }
 }
 
-/// Adds the flows that bring an activity, of which `there` is in the database, to `ended`.
-///
-/// Every operation moved the version of the definition on: those up to the version in the database
-/// have their flows there.
+/// What names a flow: `biz_type` and `biz_id`.
+pub(super) type Biz = (&'static str, String);
+
+/// The operations of `ended` whose flows the database has.
+pub(super) async fn known(
+    ended: &[Ended],
+    transaction: &mut impl Transaction,
+) -> Result<BTreeSet<Biz>, StoreError> {
+    let mut known = BTreeSet::new();
+    for biz_type in ["restock", "decrease"] {
+        let of = ended.iter().flat_map(|it| it.operations.iter().map(|one| one.biz(&it.row)));
+        let of = of.filter(|(found, _)| *found == biz_type);
+        let keys: Vec<_> = of.map(|(_, biz_id)| Value::text(biz_id)).collect();
+        let lookup = Lookup { only: Some(("biz_type", biz_type)), ..FLOWS_BY_BIZ };
+        for record in transaction.select(&lookup, &keys).await? {
+            known.insert((biz_type, record.text(0)?.to_owned()));
+        }
+    }
+    Ok(known)
+}
+
+/// Adds the flows that bring an activity, of which `there` is in the database, to `ended`; those of
+/// the `known` operations are there.
 pub(super) fn push(
     rows: &mut Rows<'_>,
     ended: &Ended,
     there: Option<&Activity>,
+    known: &BTreeSet<Biz>,
     filling: &Filling,
 ) {
     let (row, available) = (&*ended.row, i64::from(ended.row.figures.available));
-    let known_version = there.map_or(0, |there| there.version);
-    let mut new: Vec<_> =
-        ended.operations.iter().filter(|operation| operation.version > known_version).collect();
-    new.sort_unstable_by_key(|operation| operation.version);
+    let is_new = |operation: &&Operation| !known.contains(&operation.biz(row));
+    let new: Vec<_> = ended.operations.iter().filter(is_new).collect();
     let moved: i64 = new.iter().map(|operation| operation.change()).sum();
     let mut index = 0;
     let mut add = |change, (before, by): (i64, i64), biz_type, biz_id| {
@@ -78,9 +108,8 @@ pub(super) fn push(
         }
     };
     for operation in new {
-        let biz_type = if operation.decrease { "decrease" } else { "restock" };
         let before = i64::from(operation.available) - operation.change();
-        let biz_id = format!("{}:{}", row.id, operation.op);
+        let (biz_type, biz_id) = operation.biz(row);
         add(Change::Adjust, (before, operation.change()), biz_type, biz_id);
     }
     let before = begun + moved;

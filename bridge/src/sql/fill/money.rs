@@ -14,14 +14,20 @@ use crate::sql::reservations::Reservation;
 use crate::sql::sink::update_all;
 use crate::sql::store::{Lookup, Rows, Table, Transaction, Value};
 
-static PAYMENTS_BY_NO: Lookup =
-    Lookup { columns: &["payment_no"], from: "payments", key: "payment_no", part: None };
+static PAYMENTS_BY_NO: Lookup = Lookup {
+    columns: &["payment_no"],
+    from: "payments",
+    key: "payment_no",
+    part: None,
+    only: None,
+};
 
 static CALLBACKS_BY_PAYMENT: Lookup = Lookup {
     columns: &["payment_no", "transaction_no"],
     from: "payment_callbacks",
     key: "payment_no",
     part: None,
+    only: None,
 };
 
 static REFUNDS_BY_ORDER: Lookup = Lookup {
@@ -29,6 +35,7 @@ static REFUNDS_BY_ORDER: Lookup = Lookup {
     from: "refunds",
     key: "order_no",
     part: None,
+    only: None,
 };
 
 static REFUND_DETAILS: Table = Table {

@@ -174,10 +174,8 @@ impl Folder {
         match *image {
             Image::Activity { .. } => {
                 portion.ended.extend(self.open.take());
-                self.open = activity(image, portion.made_ms).map(|row| Ended {
-                    row: Arc::new(row),
-                    operations: Vec::new(),
-                });
+                self.open = activity(image, portion.made_ms)
+                    .map(|row| Ended { row: Arc::new(row), operations: Vec::new() });
             }
             Image::Archived { activity, ordinal, end_ms } => {
                 portion.ended.extend(self.open.take());
@@ -194,11 +192,11 @@ impl Folder {
                 };
                 self.bear(image, order_no, portion);
             }
-            Image::Operation { op, decrease, quantity, version, figures } => {
+            Image::Operation { op, decrease, quantity, figures, .. } => {
                 let Some(open) = &mut self.open else { return };
                 let op = op.to_owned();
                 let available = figures.available;
-                open.operations.push(Operation { op, decrease, quantity, version, available });
+                open.operations.push(Operation { op, decrease, quantity, available });
             }
             Image::OpenRefund { .. } => {
                 // Behind all activities, archived ones among them.
@@ -271,8 +269,7 @@ impl Folder {
                 transaction,
             } => {
                 let (channel, transaction) = (channel.to_owned(), transaction.to_owned());
-                let opening =
-                    Opening { attempt, channel, amount, expires_ms, status, transaction };
+                let opening = Opening { attempt, channel, amount, expires_ms, status, transaction };
                 (reservation, What::Opening(opening))
             }
             // What users hold follows from their reservations; marks and other controls are no

@@ -50,11 +50,7 @@ pub(super) fn over(
 }
 
 /// Makes `reservation` as the change says, as far as its own rows are concerned.
-pub(super) fn change(
-    reservation: &mut Reservation<'static>,
-    change: &Change,
-    needs_address: bool,
-) {
+pub(super) fn change(reservation: &mut Reservation<'static>, change: &Change, needs_address: bool) {
     match &change.what {
         What::Paid(payment_no) => reservation.payment_no = Value::text(payment_no.clone()),
         What::Refund(refund) if refund.scope == RefundScope::Order => {

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::core::ids::{ActivityId, ReservationId};
 use engine::core::event::{DeadLetterPolicy, Figures, LatePayment};
+use engine::core::ids::{ActivityId, ReservationId};
 
 use super::Filled;
 use super::flows::{self, Filling};
@@ -80,7 +80,8 @@ impl<S: Store> SqlSink<S> {
         move_cursor(&mut transaction, at, at).await?;
 
         let born = portion.born.keys().copied();
-        let ids: BTreeSet<_> = born.chain(portion.changes.iter().map(|it| it.reservation)).collect();
+        let ids: BTreeSet<_> =
+            born.chain(portion.changes.iter().map(|it| it.reservation)).collect();
         let ids: Vec<ReservationId> = ids.into_iter().collect();
         let there = reservations::load_rows(&ids, split, &mut transaction).await?;
         let mut known = laid_over(&portion.born, there)?;
@@ -119,7 +120,8 @@ impl<S: Store> SqlSink<S> {
         let filling = Filling { log: target.uuid, lsn: target.lsn, made_ms: portion.made_ms };
         write_activities(&mut transaction, portion, &filling, &mut filled).await?;
         if let Some(blacklist) = &portion.blacklist {
-            let entries = blacklist.iter().map(|(key, value, end)| (key.as_str(), &value[..], *end));
+            let entries =
+                blacklist.iter().map(|(key, value, end)| (key.as_str(), &value[..], *end));
             Blacklist::fill(entries, portion.made_ms, &mut transaction).await?;
         }
         transaction.commit().await?;
@@ -192,9 +194,10 @@ async fn write_activities(
     activities.load(ids.into_iter(), transaction).await?;
     let (mut new, mut changed) = (Rows::new(&ACTIVITIES), Rows::new(&ACTIVITIES));
     let mut moves = Rows::new(&STOCK_FLOWS);
+    let known = flows::known(&portion.ended, transaction).await?;
     for ended in &portion.ended {
         let there = activities.get_mut(ended.row.id).ok().map(|row| row.clone());
-        flows::push(&mut moves, ended, there.as_ref(), filling);
+        flows::push(&mut moves, ended, there.as_ref(), &known, filling);
         match there {
             Some(there) => {
                 let row = Activity { created_ms: there.created_ms, ..Activity::clone(&ended.row) };
