@@ -110,6 +110,11 @@ pub struct Report {
     pub reservations: u64,
     /// Activities and reservations that could not be compared, for they or their sink moved on.
     pub in_flight: u64,
+    /// Archived activities of which the database, which was lost and filled from a snapshot, knows
+    /// that they were, and no more.
+    pub gone_activities: u64,
+    /// Reservations whose request id the database knows by its hash alone. Counted with everything.
+    pub gone_request_ids: u64,
     /// Differences found.
     pub differences: u64,
     /// Of them, mended.

@@ -160,6 +160,9 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
             }
             self.stray_rows().await?;
             self.stray_orders().await?;
+            let mut snapshot = self.readers.snapshot().await?;
+            (self.report.gone_activities, self.report.gone_request_ids) =
+                facts::gone(&mut snapshot).await?;
         }
         self.readers.close().await;
         Ok(self.report)

@@ -11,6 +11,7 @@ use crate::cursor::Cursor;
 use crate::sql::database::Database;
 use crate::sql::placeholders;
 use crate::sql::readers::{Readers, Snapshot};
+use crate::sql::sink::FILLING_NAME;
 use crate::sql::split::Split;
 use crate::sql::store::{Record, StoreError, Value};
 
@@ -40,6 +41,9 @@ impl Source {
                     WHERE sink = ?";
         let rows = snapshot.rows(text, &[Value::text(engine::ORDERS_SINK)]).await?;
         let row = rows.first().ok_or(RestoreError::Empty)?;
+        if !snapshot.rows(text, &[Value::text(FILLING_NAME)]).await?.is_empty() {
+            return Err(RestoreError::Filling);
+        }
         let bytes = |index: usize| -> Result<[u8; 16], StoreError> {
             row.bytes(index)?.try_into().map_err(|_| StoreError::Unreadable { column: index })
         };

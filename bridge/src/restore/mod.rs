@@ -43,6 +43,12 @@ pub enum RestoreError {
     /// No server ever wrote to it.
     #[error("the database holds no cursor: there is nothing to restore")]
     Empty,
+    /// It was being filled from a snapshot of the directory: it is not whole.
+    #[error(
+        "the database is being filled from the directory that it belongs to, and is not whole: \
+         start the server on that directory, or restore from a backup of the database"
+    )]
+    Filling,
     /// It can't be read.
     #[error("the database can't be read: {0}")]
     Read(#[from] StoreError),

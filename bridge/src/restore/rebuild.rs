@@ -17,6 +17,7 @@ use engine::{Busy, Engine, LogUnavailable, OldId, Pending};
 use super::facts::{self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Source};
 use super::money::requested;
 use super::{NUMBERS_LEFT_FREE, RestoreError, Unknown};
+use crate::sql::fill::GONE_SKU;
 use crate::sql::readers::Snapshot;
 use crate::sql::store::StoreError;
 
@@ -179,6 +180,10 @@ impl Rebuild<'_> {
 
     fn activity(&mut self, row: &ActivityRow) -> Result<(), RestoreError> {
         let name = format!("flashsale_activities {}", row.id);
+        if row.sku == GONE_SKU && row.is_archived {
+            // Of a database that was filled from a snapshot: its id and its ordinal stay used.
+            return Ok(());
+        }
         let (Some(id), Some(sku)) = (ActivityId::new(row.id), SkuId::new(row.sku)) else {
             self.doubt(format!("{name}: its id or its SKU is none"));
             return Ok(());

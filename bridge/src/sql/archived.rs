@@ -4,6 +4,7 @@
 use engine::core::command::{ArchivedOrder, ArchivedPayment};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
 
+use super::fill::GONE_SKU;
 use super::queries::{OrderStatus, Queries};
 use super::store::{Record, StoreError, Value};
 
@@ -150,7 +151,8 @@ impl Queries {
         records.first().map(reservation).transpose()
     }
 
-    /// The activity `id`, as its last event left it.
+    /// The activity `id`, as its last event left it; `None` as well where only that it was is known
+    /// any more.
     ///
     /// # Errors
     /// Where the database does not answer.
@@ -159,8 +161,9 @@ impl Queries {
         let text = "SELECT id, sku_id, title, price, stock, total_stock, locked_stock, \
                     sold_stock, per_user_limit, status, paused, drained, version, start_at, \
                     end_at, payment_ttl_ms, late_payment, dead_letter \
-                    FROM flashsale_activities WHERE id = ?";
-        let records = snapshot.rows(text, &[Value::integer(id.get())]).await?;
+                    FROM flashsale_activities WHERE id = ? AND sku_id <> ?";
+        let values = [Value::integer(id.get()), Value::integer(GONE_SKU)];
+        let records = snapshot.rows(text, &values).await?;
         records.first().map(activity).transpose()
     }
 

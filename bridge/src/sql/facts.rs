@@ -4,6 +4,7 @@
 use wal::Lsn;
 
 use super::chunks::placeholders;
+use super::fill::GONE_SKU;
 use super::readers::Snapshot;
 use super::sink::SINK_NAME;
 use super::store::{Record, StoreError, Value};
@@ -87,6 +88,16 @@ pub(crate) async fn stray_orders(
     );
     let records = snapshot.rows(text, &[Value::text(after)]).await?;
     records.iter().map(|record| Ok((record.text(0)?.to_owned(), record.number(1)?))).collect()
+}
+
+/// Activities that were archived and are gone, and reservations whose request id is: what a
+/// database that was filled from a snapshot lacks.
+pub(crate) async fn gone(snapshot: &mut Snapshot) -> Result<(u64, u64), StoreError> {
+    let text = "SELECT (SELECT COUNT(*) FROM flashsale_activities WHERE sku_id = ?), \
+                (SELECT COUNT(*) FROM flashsale_pre_deductions WHERE client_request_id IS NULL)";
+    let records = snapshot.rows(text, &[Value::integer(GONE_SKU)]).await?;
+    let record = records.first().ok_or(StoreError::Unreadable { column: 0 })?;
+    Ok((record.number(0)?, record.number(1)?))
 }
 
 fn units_row(record: &Record) -> Result<UnitsRow, StoreError> {

@@ -51,6 +51,15 @@ fn show(report: &Value, out: &mut impl std::io::Write) -> std::io::Result<()> {
         let repaired = if repaired { " (repaired)" } else { "" };
         writeln!(out, "{kind}: {place} is {found}, the log says {expected}{repaired}")?;
     }
+    let gone = (count("gone_activities"), count("gone_request_ids"));
+    if gone != (0, 0) {
+        writeln!(
+            out,
+            "the database was filled anew: {} archived activities are gone, {} requests are known \
+             by their hash alone",
+            gone.0, gone.1
+        )?;
+    }
     writeln!(
         out,
         "{} activities and {} reservations compared, {} in flight: {} differences, {} repaired",

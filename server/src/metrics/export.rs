@@ -187,5 +187,20 @@ fn bridge(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {
     let running = matches!(status.state, State::Running);
     gauge(out, "bridge_running", help, u64::from(running))?;
     let halted = matches!(status.state, State::Halted { .. });
-    gauge(out, "bridge_halted", "1 where a person must act.", u64::from(halted))
+    gauge(out, "bridge_halted", "1 where a person must act.", u64::from(halted))?;
+    let filling = u64::from(matches!(status.state, State::Filling));
+    gauge(out, "bridge_filling", "1 while the database is filled from a snapshot.", filling)?;
+    let Some(filled) = status.filled else { return Ok(()) };
+    let help = "What the database lost, and a snapshot could not give back at this start.";
+    let mut metric = out.encode_descriptor("bridge_gone", help, None, MetricType::Gauge)?;
+    for (what, count) in [
+        ("activities", filled.gone_activities),
+        ("request_ids", filled.gone_request_ids),
+        ("addresses", filled.gone_addresses),
+        ("callbacks", filled.gone_callbacks),
+    ] {
+        let count = ConstGauge::new(i64::try_from(count).unwrap_or(i64::MAX));
+        count.encode(metric.encode_family(&[("what", what)])?)?;
+    }
+    Ok(())
 }

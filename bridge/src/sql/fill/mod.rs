@@ -29,6 +29,7 @@ mod settle;
 mod write;
 
 pub(crate) use portion::Folder;
+pub(crate) use write::GONE_SKU;
 
 use wal::Lsn;
 
