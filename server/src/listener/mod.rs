@@ -4,6 +4,9 @@
 //! hyper's HTTP/1.1. A connection beyond the bound is told 503 and closed, by a bounded number of
 //! helpers; beyond those it is closed without a word. Running out of file descriptors pauses the
 //! loop instead of ending it.
+//!
+//! There is such a loop on each [core](cores), with a runtime of its own; what it decides in a
+//! [turn] it makes durable itself.
 
 mod cores;
 mod guard;
