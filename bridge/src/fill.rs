@@ -41,6 +41,8 @@ impl<I: ImageSource> Filling<I> {
         let images = host.images()?;
         let Some(images) = images.filter(|images| images.lsn() >= needed.max(Lsn(1))) else {
             let snapshot = host.images()?.map_or(Lsn(0), |images| images.lsn());
+            // Nothing is gained by keeping the log for a sink that only a person can help.
+            host.caught_up();
             return Err(Halt::NoSnapshot { needed, snapshot }.into());
         };
         let (lsn, chain) = (images.lsn(), images.chain());

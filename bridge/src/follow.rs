@@ -1,8 +1,9 @@
 //! A sink following the log: meet, then step by step.
 //!
 //! [`Follower::meet`] reads the sink's cursor, judges it, takes it over and stands behind it;
-//! [`Follower::step`] moves one batch, or fills one portion of a sink that the log has passed by. After any error the follower is thrown away, with its
-//! connection and all it remembered, and another one meets the sink anew.
+//! [`Follower::step`] moves one batch, or fills one portion of a sink that the log has passed by.
+//! After any error the follower is thrown away, with its connection and all it remembered, and
+//! another one meets the sink anew.
 
 use std::collections::BTreeMap;
 

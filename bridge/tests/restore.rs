@@ -112,6 +112,9 @@ fn sell(engine: &Engine) -> Vec<ReservationId> {
     };
     let total = u32::try_from(SHOPPERS).unwrap();
     let (id, other) = (made(0, total), made(1, 5));
+    // With their keys, and an edit that took units without one.
+    operate(engine);
+    engine.edit(id, ACTOR, None, total, definition).unwrap().wait().unwrap().unwrap();
     engine.pause(other, ACTOR).unwrap().wait().unwrap().unwrap();
     let bought: Vec<_> =
         (1..=SHOPPERS).map(|user| buy(engine, id, user).unwrap().0.reservation.id).collect();
@@ -135,6 +138,12 @@ fn sell(engine: &Engine) -> Vec<ReservationId> {
     }
     assert_eq!(engine.activity(id).unwrap().figures.available, 0);
     bought
+}
+
+/// What operators do beside a sale, with the same keys each time.
+fn operate(engine: &Engine) {
+    engine.restock(activity_id(0), ACTOR, "more'1", 9).unwrap().wait().unwrap().unwrap();
+    engine.decrease(activity_id(0), ACTOR, "less", 4).unwrap().wait().unwrap().unwrap();
 }
 
 async fn restore(place: &Place, directory: &Path) -> Result<(Engine, Restored), RestoreError> {
@@ -183,6 +192,8 @@ async fn a_lost_directory_is_built_anew_and_the_sale_goes_on(place: Place) {
     assert!(is_replay);
     assert_eq!(replayed.reservation.id, bought[1]);
     assert_eq!(buy(&new, activity_id(0), 999), Err(Refusal::SoldOut));
+    operate(&new);
+    assert_eq!(figures(&new), old_figures, "what operators did is done once");
     // No number is given again: not a reservation's, not a payment's.
     new.restock(activity_id(0), ACTOR, "more", 3).unwrap().wait().unwrap().unwrap();
     let (fresh, _) = buy(&new, activity_id(0), 999).unwrap();

@@ -6,13 +6,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use engine::core::decide::{AdoptActivity, AdoptReservation};
 use engine::core::event::{
     Actor, DeadLetterPolicy, Definition, Front, LatePayment, RestoreReason, Status,
 };
 use engine::core::ids::{ActivityId, ReservationId, SkuId, UserId};
 use engine::core::limits::TIME_MS_MAX;
+use engine::core::request::RequestHasher;
 use engine::core::snapshot::Image;
-use engine::{Busy, Engine, EngineOptions, ORDERS_SINK, OpenError, SinkClass, verify};
+use engine::{Busy, Engine, EngineOptions, ORDERS_SINK, OldId, OpenError, SinkClass, verify};
 use wal::device::sim::{Image as Disk, SimDevice};
 use wal::{Case, Lsn, ReadError};
 
@@ -327,4 +329,65 @@ fn a_log_that_grows_makes_its_snapshots_by_itself() {
     let (engine, report) = Engine::open(options(dir.path())).unwrap();
     assert!(report.log.snapshot_lsn > Lsn(0));
     assert_eq!(engine.digest(), live);
+}
+
+/// A reservation of an older system that had no id.
+fn adopt_nameless(engine: &Engine, id: ActivityId, order_no: &str) -> ReservationId {
+    let adopted = AdoptReservation {
+        old_id: 0,
+        order_no,
+        status: Status::RolledBack(RestoreReason::Cancelled),
+        user: UserId::new(1).unwrap(),
+        quantity: 1,
+        created_ms: 1,
+        updated_ms: 1,
+        request_id: order_no,
+        request_hash: RequestHasher::new(&engine.request_hash_key()).hash(order_no),
+        payment_no: "",
+    };
+    let told = engine.adopt_reservation(id, OldId::None, &adopted).unwrap();
+    told.wait().unwrap().unwrap().id
+}
+
+#[test]
+fn an_id_given_to_what_had_none_is_not_given_again_once_it_is_archived_and_snapshotted() {
+    let scratch = tempfile::tempdir().unwrap();
+    let open = || {
+        let mut options = options(scratch.path());
+        options.threads = true;
+        Engine::open(options).unwrap().0
+    };
+    let definition = Definition {
+        sku: SkuId::new(20_001).unwrap(),
+        title: "phone",
+        price: 100,
+        per_user_limit: 3,
+        start_ms: 1,
+        end_ms: 2,
+        payment_ttl_ms: 60_000,
+        late_payment: LatePayment::ReinstateOrRefund,
+        dead_letter: DeadLetterPolicy::Rollback,
+        publish_at_ms: 0,
+    };
+    let over = AdoptActivity { version: 1, available: 10, sold: 0, on_sale: true, definition };
+    let (first, second) = (ActivityId::new(1).unwrap(), ActivityId::new(2).unwrap());
+    let engine = open();
+    engine.adopt_activity(first, None, &over).unwrap().wait().unwrap().unwrap();
+    let given = adopt_nameless(&engine, first, "OLD-1");
+    let marks: Vec<_> = (0..4).map(|shard| (shard, u64::MAX >> 1)).collect();
+    engine.sink_advanced(ORDERS_SINK, engine.durable_lsn(), &marks).unwrap();
+    assert_eq!(engine.archive_ended(), Ok(1));
+    engine.close().unwrap();
+    drop(engine);
+    // The log of it is sealed by the next start: a snapshot stands for it.
+    let engine = open();
+    assert!(engine.snapshot().unwrap().is_some());
+    engine.close().unwrap();
+    drop(engine);
+    let engine = open();
+    assert!(engine.archived(first).is_some());
+    engine.adopt_activity(second, None, &over).unwrap().wait().unwrap().unwrap();
+    let next = adopt_nameless(&engine, second, "OLD-2");
+    assert!(next < given, "{next} was given before {given}");
+    engine.close().unwrap();
 }

@@ -115,6 +115,42 @@ fn time_outs_wait_until_an_operator_says_so() {
 }
 
 #[test]
+fn time_outs_of_a_stopped_server_are_let_go_in_its_directory() {
+    let scratch = tempfile::tempdir().unwrap();
+    let database = format!("sqlite:{}", scratch.path().join("shop.db").display());
+    let flags = ["--database", database.as_str()];
+    let mut first = Server::start_in(&scratch.path().join("old"), &flags, &[]);
+    let id = first.activity(&json!({"stock": 3, "payment_ttl": "1s"}));
+    bought(&first.buy(7, id, "r-7", 1));
+    delivered(&first);
+    first.signal(Signal::KILL);
+    first.wait();
+    let new = scratch.path().join("new");
+    assert_eq!(restore(&database, &new).status.code(), Some(0));
+    // Nobody listens on port 1.
+    let resume = |directory: &Path| {
+        let mut command = sluice(["resume-timers", "--url", "http://127.0.0.1:1", "--data-dir"]);
+        command.arg(directory).output().unwrap()
+    };
+    let nowhere = resume(&scratch.path().join("nowhere"));
+    assert_eq!(nowhere.status.code(), Some(2), "{nowhere:?}");
+    assert!(!scratch.path().join("nowhere").exists(), "nothing was made");
+    let unasked = sluice(["resume-timers", "--url", "http://127.0.0.1:1"]).output().unwrap();
+    assert_eq!(unasked.status.code(), Some(2), "{unasked:?}");
+    assert!(String::from_utf8_lossy(&unasked.stderr).contains("--data-dir"), "{unasked:?}");
+    for said in ["run again from its next start", "are not held"] {
+        let resumed = resume(&new);
+        assert_eq!(resumed.status.code(), Some(0), "{resumed:?}");
+        assert!(String::from_utf8_lossy(&resumed.stdout).contains(said), "{resumed:?}");
+    }
+    let mut second = Server::start_in(&new, &flags, &[]);
+    until(|| second.figures(id) == [3, 3, 0, 0]);
+    let running = resume(&new);
+    assert_eq!(running.status.code(), Some(5), "a server runs on it: {running:?}");
+    assert!(second.stop().success());
+}
+
+#[test]
 fn redis_is_taken_over_and_written_anew() {
     let valkey = Valkey::start();
     let redis = valkey.url(0);

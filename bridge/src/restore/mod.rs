@@ -13,12 +13,18 @@
 //! nothing was taken over. From then on a server on the old directory finds another log's cursor
 //! and ends with exit code 3.
 //!
+//! Restocks and decreases are done again, before any unit is reserved, from fewer units than the
+//! activity has by now: so their keys stay used, and the figures come out right. Repeated, they are
+//! answered the figures of that moment.
+//!
 //! Every reservation keeps its id and order number; its units, its payments, and the numbers of
 //! both stay used. What the lost log held beyond the cursor, and what SQL never has, is told in
 //! [`Unknown`].
 
 mod facts;
 mod money;
+mod numbers;
+mod operations;
 mod rebuild;
 mod take;
 
@@ -83,8 +89,7 @@ pub struct Unknown {
 }
 
 /// What SQL never has, in words.
-pub const NEVER_IN_SQL: [&str; 3] = [
-    "keys of restocks and decreases: the same key again would be another operation",
+pub const NEVER_IN_SQL: [&str; 2] = [
     "limits, canary and kill switch that operators set, and revoked tokens",
     "publications that were still scheduled in the past: such activities wait for an operator",
 ];

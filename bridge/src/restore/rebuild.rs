@@ -6,9 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::core::control::keys::{
-    ACTIVITIES_PREFIX, BLACKLIST_PREFIX, ORDINALS_PREFIX, TIMERS_HELD,
-};
+use engine::core::control::keys::{BLACKLIST_PREFIX, TIMERS_HELD};
 use engine::core::decide::{AdoptActivity, AdoptReservation};
 use engine::core::event::{Actor, Body, Definition, Event, Status};
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
@@ -16,7 +14,8 @@ use engine::{Busy, Engine, LogUnavailable, OldId, Pending};
 
 use super::facts::{self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Source};
 use super::money::requested;
-use super::{NUMBERS_LEFT_FREE, RestoreError, Unknown};
+use super::operations::{self, Operations};
+use super::{RestoreError, Unknown};
 use crate::sql::fill::GONE_SKU;
 use crate::sql::readers::Snapshot;
 use crate::sql::store::StoreError;
@@ -50,6 +49,7 @@ pub(super) struct Rebuild<'e> {
     /// Units per activity that the reservations to come have sold.
     sold: BTreeMap<u64, u64>,
     done: BTreeSet<ReservationId>,
+    operations: Operations,
 }
 
 impl Source {
@@ -68,7 +68,8 @@ impl Source {
         };
         let restored = Restored { activities: 0, archived: 0, reservations: 0, unknown };
         let (waiting, sold, done) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        let mut rebuild = Rebuild { engine, restored, waiting, sold, done };
+        let operations = Operations::new();
+        let mut rebuild = Rebuild { engine, restored, waiting, sold, done, operations };
         let mut snapshot = self.readers.snapshot().await?;
         rebuild.run(&mut snapshot).await?;
         drop(snapshot);
@@ -85,6 +86,7 @@ impl Rebuild<'_> {
         self.control(TIMERS_HELD, b"1", 0)?;
         self.count_sold(snapshot).await?;
         self.numbers(snapshot).await?;
+        self.operations = operations::read(snapshot).await?;
         let mut after = 0;
         loop {
             let page = facts::activities(snapshot, after).await?;
@@ -142,31 +144,12 @@ impl Rebuild<'_> {
         Ok(())
     }
 
-    /// Ordinals and ids from here on are above all that were ever used, and some that may have
-    /// been.
-    async fn numbers(&mut self, snapshot: &mut Snapshot) -> Result<(), RestoreError> {
-        let highest = "SELECT (SELECT MAX(ordinal) FROM flashsale_activities), \
-             (SELECT MAX(id) FROM flashsale_activities), \
-             (SELECT MAX(id) FROM flashsale_pre_deductions)";
-        let rows = snapshot.rows(highest, &[]).await?;
-        let Some(row) = rows.first() else { return Ok(()) };
-        let number = |index| Ok::<_, StoreError>(row.number_or_null(index)?.unwrap_or_default());
-        let (ordinal, activity) = (number(0)?, number(1)?);
-        let ordinal = ordinal.max(number(2)? >> 32).saturating_add(NUMBERS_LEFT_FREE.into());
-        let activity = activity.saturating_add(NUMBERS_LEFT_FREE.into());
-        let fits = u32::try_from(ordinal).ok().and_then(Ordinal::new).is_some();
-        if !fits {
-            return Err(RestoreError::OrdinalsExhausted);
-        }
-        self.control(&format!("{ORDINALS_PREFIX}{ordinal}"), b"", 0)?;
-        // Beyond the largest the engine looks for the smallest that is free.
-        if ActivityId::new(activity).is_some() {
-            self.control(&format!("{ACTIVITIES_PREFIX}{activity}"), b"", 0)?;
-        }
-        Ok(())
-    }
-
-    fn control(&mut self, key: &str, value: &[u8], expires_ms: u64) -> Result<(), RestoreError> {
+    pub(super) fn control(
+        &mut self,
+        key: &str,
+        value: &[u8],
+        expires_ms: u64,
+    ) -> Result<(), RestoreError> {
         let set = retried(|| self.engine.control_set(ACTOR, key, value, expires_ms))?;
         match set.wait() {
             Err(_) => Err(RestoreError::Log),
@@ -188,21 +171,7 @@ impl Rebuild<'_> {
             self.doubt(format!("{name}: its id or its SKU is none"));
             return Ok(());
         };
-        let narrow = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
-        // A schedule that has passed may have been taken back: SQL does not say.
-        let is_due = row.publish_at_ms != 0 && row.publish_at_ms <= self.engine.now_ms();
-        let definition = Definition {
-            sku,
-            title: &row.title,
-            price: row.price,
-            per_user_limit: narrow(row.per_user_limit),
-            start_ms: row.start_ms,
-            end_ms: row.end_ms,
-            payment_ttl_ms: row.payment_ttl_ms,
-            late_payment: row.late_payment,
-            dead_letter: row.dead_letter,
-            publish_at_ms: if is_due { 0 } else { row.publish_at_ms },
-        };
+        let definition = definition(row, sku, self.engine.now_ms());
         let total = row.stock.saturating_add(row.locked).saturating_add(row.sold);
         let to_come = self.sold.get(&row.id).copied().unwrap_or_default();
         if row.sold < to_come {
@@ -212,9 +181,18 @@ impl Rebuild<'_> {
             true => row.sold,
             false => row.sold.saturating_sub(to_come),
         };
+        let (version, free) = (narrow(row.version), narrow(total.saturating_sub(sold)));
+        let operations = match row.is_archived {
+            true => Vec::new(),
+            false => self.operations.remove(&row.id).unwrap_or_default(),
+        };
+        let before = operations::units_before(free, &operations);
+        if before.is_none() {
+            self.doubt(format!("{name}: its restocks don't fit: their keys count as unused"));
+        }
         let adopted = AdoptActivity {
-            version: narrow(row.version),
-            available: narrow(total.saturating_sub(sold)),
+            version,
+            available: before.unwrap_or(free),
             sold: narrow(sold),
             on_sale: row.on_sale,
             definition,
@@ -230,6 +208,9 @@ impl Rebuild<'_> {
             self.settle()?;
             retried(|| self.engine.adopt_archived(id))?.wait().map_err(|_| RestoreError::Log)?;
             return Ok(());
+        }
+        if let Some(before) = before {
+            self.operations(id, &operations, (before, free, narrow(sold)), version)?;
         }
         let at_ms = self.engine.now_ms();
         if row.paused {
@@ -258,7 +239,9 @@ impl Rebuild<'_> {
         }
         let natural = self.engine.order_prefix().order_no(row.id);
         let adopted = AdoptReservation {
-            old_id: 0,
+            // What has an id under ordinal 0 had it before: the floor of those that are given is
+            // known otherwise.
+            old_id: if row.id.ordinal() == Ordinal::ADOPTED { row.id.get() } else { 0 },
             order_no: if row.order_no == natural { "" } else { &row.order_no },
             status: row.status,
             user,
@@ -334,6 +317,27 @@ impl Rebuild<'_> {
         if unknown.rows.len() < ROWS_NAMED_MAX {
             unknown.rows.push(row);
         }
+    }
+}
+
+fn narrow(value: u64) -> u32 {
+    u32::try_from(value).unwrap_or(u32::MAX)
+}
+
+fn definition(row: &ActivityRow, sku: SkuId, now_ms: u64) -> Definition<'_> {
+    // A schedule that has passed may have been taken back: SQL does not say.
+    let is_due = row.publish_at_ms != 0 && row.publish_at_ms <= now_ms;
+    Definition {
+        sku,
+        title: &row.title,
+        price: row.price,
+        per_user_limit: narrow(row.per_user_limit),
+        start_ms: row.start_ms,
+        end_ms: row.end_ms,
+        payment_ttl_ms: row.payment_ttl_ms,
+        late_payment: row.late_payment,
+        dead_letter: row.dead_letter,
+        publish_at_ms: if is_due { 0 } else { row.publish_at_ms },
     }
 }
 

@@ -48,9 +48,11 @@ pub(super) fn control(key: &str, value: &[u8], expires_ms: u64) -> Result<(), Re
     bound(fits, "a control's key must be 1..=128 bytes")?;
     bound(value.len() <= CONTROL_VALUE_BYTES_MAX, "a control's value must be at most 4096 bytes")?;
     bound(expires_ms <= TIME_MS_MAX, "expires_at must be before the year 10000")?;
-    for (prefix, number_max) in
-        [(keys::ORDINALS_PREFIX, (1 << ORDINAL_BITS) - 1), (keys::ACTIVITIES_PREFIX, ID_MAX)]
-    {
+    for (prefix, number_max) in [
+        (keys::ORDINALS_PREFIX, (1 << ORDINAL_BITS) - 1),
+        (keys::ACTIVITIES_PREFIX, ID_MAX),
+        (keys::ADOPTED_PREFIX, u64::from(u32::MAX)),
+    ] {
         let fits = keys::number(key, prefix).is_some_and(|it| (1..=number_max).contains(&it));
         bound(fits || !key.starts_with(prefix), "a number must follow, within its bounds")?;
     }

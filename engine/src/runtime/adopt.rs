@@ -41,8 +41,8 @@ pub struct Adopted<Id> {
 /// Why something that is said of a reservation was not taken over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FactError {
-    /// It would move units, or is none of this activity's.
-    #[error("only what moves no units is taken over as a fact")]
+    /// It would move a reservation's units, or is none of this activity's.
+    #[error("only what moves no reservation's units is taken over as a fact")]
     Kind,
     /// A field is outside its bounds.
     #[error(transparent)]
@@ -151,8 +151,9 @@ impl Engine {
         directory.adopted_id(older).ok_or(Refusal::OrdinalsExhausted)
     }
 
-    /// Takes over what else is known of an adopted reservation, in which nothing moves: that a
-    /// payment was opened, a callback received, a refund asked for, that no order could hold it.
+    /// Takes over what else is known of an adopted activity or reservation: that a payment was
+    /// opened, a callback received, a refund asked for, that no order could hold it; in none of
+    /// these anything moves. And that units were restocked or decreased: so their keys stay used.
     /// The event's time is its own.
     ///
     /// # Errors
@@ -193,9 +194,12 @@ fn take_fact(
     batch: &mut Batch<'_>,
     event: &Event<'_>,
 ) -> Result<(), FactError> {
-    let moves_nothing = matches!(
+    let is_fact = matches!(
         event.body,
-        Body::PaymentOpened { .. }
+        // These move free units alone, from figures that they must follow from.
+        Body::Restocked { .. }
+            | Body::Decreased { .. }
+            | Body::PaymentOpened { .. }
             | Body::PaymentRecorded { .. }
             | Body::RefundRequested { .. }
             | Body::RefundFailed { .. }
@@ -204,7 +208,7 @@ fn take_fact(
             | Body::Paused { .. }
             | Body::Drained { .. }
     );
-    if !moves_nothing || codec::activity(&event.body) != Some(activity) {
+    if !is_fact || codec::activity(&event.body) != Some(activity) {
         return Err(FactError::Kind);
     }
     codec::check(event)?;

@@ -7,7 +7,9 @@ use wal::{Busy, Class};
 use super::engine::{COMMAND_ROOM, Engine, record};
 use super::sinks::ORDERS_SINK;
 use crate::core::command::Command;
+use crate::core::control::keys::ADOPTED_PREFIX;
 use crate::core::decide::{Outcome, decide};
+use crate::core::event::Actor;
 use crate::core::ids::{ActivityId, Ordinal, ReservationId};
 
 /// What memory keeps of an archived activity. SQL has the rest.
@@ -57,6 +59,9 @@ impl Engine {
                 shard.activities().map(|(id, _)| id).filter(|id| is_due(*id)).collect()
             };
             for id in due {
+                if !self.keep_adopted_floor(id)? {
+                    continue;
+                }
                 count += usize::from(self.archive(index, id, covered_seq)?);
             }
         }
@@ -71,6 +76,18 @@ impl Engine {
         }
         let seqs = control.sinks().map(|(_, sink)| sink.shards.get(&index).copied());
         seqs.map(Option::unwrap_or_default).min().unwrap_or_default()
+    }
+
+    /// What an activity adopted is forgotten with it, and with the snapshots that follow so is
+    /// which ids were given: a control says it first. Whether it does, or needn't.
+    fn keep_adopted_floor(&self, id: ActivityId) -> Result<bool, Busy> {
+        let Some(floor) = self.inner.directory.read().adopted_floor(id) else { return Ok(true) };
+        let key = format!("{ADOPTED_PREFIX}{floor}");
+        let set = self.control_set(Actor::NONE, &key, b"", 0)?;
+        match set.wait() {
+            Ok(told) => Ok(told.is_ok()),
+            Err(_) => Err(Busy::LogUnavailable),
+        }
     }
 
     fn archive(&self, index: u16, id: ActivityId, covered_seq: u64) -> Result<bool, Busy> {

@@ -256,4 +256,8 @@ pub(crate) fn note_floor(directory: &mut Directory, key: &str) {
     if let Some(id) = keys::number(key, keys::ACTIVITIES_PREFIX) {
         directory.raise_ids(id);
     }
+    let adopted = keys::number(key, keys::ADOPTED_PREFIX);
+    if let Some(id) = adopted.and_then(|it| u32::try_from(it).ok()) {
+        directory.lower_adopted(id);
+    }
 }

@@ -124,6 +124,22 @@ impl Directory {
         self.last_id = self.last_id.max(id.saturating_sub(1));
     }
 
+    /// Ids under ordinal 0 above `id` are used elsewhere, or were once.
+    pub(crate) fn lower_adopted(&mut self, id: u32) {
+        self.fresh_above = self.fresh_above.min(id);
+    }
+
+    /// The highest id that may still be given to what is adopted, where `activity` may hold one
+    /// that was: once its reservations are forgotten, nothing else says so.
+    pub(crate) fn adopted_floor(&self, activity: ActivityId) -> Option<u32> {
+        let may_hold = self.fresh_above < u32::MAX
+            && self
+                .adopted
+                .iter()
+                .any(|(id, of)| *of == activity && id.get() > u64::from(self.fresh_above));
+        may_hold.then_some(self.fresh_above)
+    }
+
     /// The activity whose reservation `id` is.
     pub(crate) fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
         let adopted = self.adopted.get(&id);
@@ -227,6 +243,21 @@ mod tests {
         assert_eq!(adopt(top - 1, ""), top - 3, "that one is taken");
         directory.forget_adopted(id_of_activity());
         assert_eq!(directory.adopted_id(0).map(ReservationId::get), Some(top - 4), "nor later");
+    }
+
+    #[test]
+    fn a_floor_that_is_known_from_elsewhere_is_kept() {
+        let mut directory = Directory::default();
+        let top = u64::from(u32::MAX);
+        assert_eq!(directory.adopted_floor(id_of_activity()), None);
+        let given = directory.adopted_id(0).unwrap();
+        directory.adopt(given, id_of_activity(), (0, "OLD-1"));
+        assert_eq!(directory.adopted_floor(id_of_activity()), Some(u32::MAX - 1));
+        assert_eq!(directory.adopted_floor(id(6)), None, "it adopted none");
+        let mut reopened = Directory::default();
+        reopened.lower_adopted(u32::MAX - 1);
+        assert_eq!(reopened.adopted_id(0).map(ReservationId::get), Some(top - 1));
+        assert_eq!(reopened.adopted_id(top).map(ReservationId::get), Some(top - 1), "used once");
     }
 
     fn id_of_activity() -> ActivityId {

@@ -6,6 +6,7 @@
 //! | `timers_held` | any | nothing happens by itself: no time-out, no schedule, no archive |
 //! | `ordinals/<n>` | any | activities made from now on have ordinals of at least n |
 //! | `activities/<n>` | any | ids that the engine gives to activities are at least n |
+//! | `adopted/<n>` | any | ids given to what was adopted without one are at most n |
 //! | `canary` | the server's | which users see the second set of rules |
 //! | `limits/<name>` | the server's | a limit that wins over the configuration |
 //! | `blacklist/user/<id>` | the server's | a user who may not buy |
@@ -14,7 +15,7 @@
 //! | `blacklist/account/<id>` | the server's | an account that may not act at all |
 //! | `token/<jti>` | the server's | a revoked token; expires with it |
 //!
-//! The engine itself heeds the first four; it knows the rest as bytes. What is under `blacklist/`
+//! The engine itself heeds the first five; it knows the rest as bytes. What is under `blacklist/`
 //! and `token/` grows with its users and has a bound of its own: a flood of either must not keep
 //! an operator from stopping the sale.
 
@@ -32,6 +33,9 @@ pub const ORDINALS_PREFIX: &str = "ordinals/";
 
 /// Before the lowest activity id that the engine may still give.
 pub const ACTIVITIES_PREFIX: &str = "activities/";
+
+/// Before the highest id that may still be given to what is adopted without one of its own.
+pub const ADOPTED_PREFIX: &str = "adopted/";
 
 /// Before the name of a limit.
 pub const LIMITS_PREFIX: &str = "limits/";
@@ -54,5 +58,5 @@ pub(super) fn is_listed(key: &str) -> bool {
 
 /// Whether `key` can only ever be set: a number once given must not be given again.
 pub(crate) fn is_permanent(key: &str) -> bool {
-    key.starts_with(ORDINALS_PREFIX) || key.starts_with(ACTIVITIES_PREFIX)
+    [ORDINALS_PREFIX, ACTIVITIES_PREFIX, ADOPTED_PREFIX].iter().any(|it| key.starts_with(it))
 }
