@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't run ends")]
 
+pub mod in_process;
 pub mod raw;
 
 use std::ops::Range;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::BenchError;
 use super::plan::Plan;
+use super::verify::Depth;
 use crate::duration;
 
 /// More connections than this are more than one address pair has ports for.
@@ -74,6 +75,9 @@ pub(crate) struct HttpArgs {
     /// The server's database, to count the orders there, too: sqlite:PATH or mysql://...
     #[arg(long, value_name = "URL")]
     pub(super) database: Option<String>,
+    /// What is checked after the run
+    #[arg(long, value_enum, default_value_t = Depth::All)]
+    pub(super) check: Depth,
     /// The same seed shops in the same order
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,

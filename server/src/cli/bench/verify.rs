@@ -32,6 +32,18 @@ const DRAIN_WAIT: Duration = Duration::from_millis(10);
 /// Examples named in a failed check.
 const EXAMPLES_MAX: usize = 3;
 
+/// How much of the sale is checked after the run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
+pub(super) enum Depth {
+    /// Nothing: for a peer that sells nothing. The activity must be named
+    None,
+    /// What the shoppers were told, against the activity's figures: for a peer that keeps no
+    /// reservations or makes no orders
+    Figures,
+    /// Each accepted purchase as well, one by one
+    All,
+}
+
 /// What the owner's query of a reservation says.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 pub(super) struct Purchase {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::super::BenchError;
 use super::super::options::parse_duration;
 use super::super::plan::Plan;
+use super::super::verify::Depth;
 
 /// More connections than this are more than one address pair has ports for.
 const CONNECTIONS_MAX: i64 = 50_000;
@@ -110,6 +111,9 @@ pub(in super::super) struct RespArgs {
     /// The longest wait for an answer
     #[arg(long, default_value = "10s", value_parser = parse_duration)]
     pub(super) timeout: Duration,
+    /// What is checked after the run
+    #[arg(long, value_enum, default_value_t = Depth::All)]
+    pub(super) check: Depth,
     /// The same seed shops in the same order
     #[arg(long, default_value_t = 1)]
     seed: u64,
