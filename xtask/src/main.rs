@@ -8,6 +8,7 @@
 //! | `docs` | renders into docs/ what opens the source files they describe |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
+//! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md; `--help` says more |
 //!
 //! Exit status: 0 fine, 1 something failed, 2 usage.
 //!
@@ -17,6 +18,7 @@ mod backports;
 mod debian;
 mod failure;
 mod instructions;
+mod peers;
 mod plan;
 mod steps;
 mod tidy;
@@ -28,7 +30,7 @@ use std::process::ExitCode;
 use failure::Failure;
 
 const USAGE: &str = "usage: cargo xtask quick | test [--list | STEP...] | tidy | docs | \
-                     sim ARGS... | bench [ARGS...]";
+                     sim ARGS... | bench [peers] [ARGS...]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -57,6 +59,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         ("tidy", []) => tidy::run(),
         ("docs", []) => tidy::render_docs(),
         ("sim", rest) => steps::pass_through(plan::SIM, rest),
+        ("bench", [first, rest @ ..]) if first == "peers" => peers::run(rest),
         ("bench", rest) => steps::pass_through(plan::BENCH, rest),
         _ => Err(Failure::Usage(USAGE.to_owned())),
     }

@@ -45,7 +45,7 @@ pub(super) fn start(
     let mut server = Running::start(command, stage.dir)?;
     server.line_after("Ready to accept connections")?;
     let library = match script {
-        Script::Library => include_str!("../../../../../functions/sluice.lua"),
+        Script::Library => include_str!("../../../../functions/sluice.lua"),
         Script::Bare => include_str!("../bare.lua"),
     };
     let mut connection = redis::Client::open(format!("redis://{address}"))?.get_connection()?;

@@ -27,7 +27,7 @@ and from minute to minute: what says something are the ratios, each within one r
   accepted purchase is looked up besides; over HTTP Sluice has made an order of each in SQLite, which
   the other services have not.
 - The bare script takes stock, raises the buyer's counter and fills the slot of the request id
-  ([bare.lua](../benches/src/bin/peers/bare.lua)), as older systems do; the function library
+  ([bare.lua](../benches/examples/peers/bare.lua)), as older systems do; the function library
   ([sluice.lua](../functions/sluice.lua)) answers as Sluice does. \"One connection\" shares a
   multiplexed connection among all requests; \"a pool\" calls the script and then `WAITAOF` on a
   connection of the request's own, of 64. MariaDB syncs every commit; 16 connections.
