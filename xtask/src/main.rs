@@ -8,7 +8,7 @@
 //! | `docs` | renders into docs/ what opens the source files they describe |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
-//! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md; `--help` says more |
+//! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md |
 //!
 //! Exit status: 0 fine, 1 something failed, 2 usage.
 //!

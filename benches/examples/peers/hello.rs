@@ -41,10 +41,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Trouble> {
     registry.register(&mut listener, LISTENER, Interest::READABLE).map_err(failed("register"))?;
     let address = listener.local_addr().map_err(failed("name the listener"))?;
     println!("listening on http://{address}");
-    let answer = format!(
-        "HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{BODY}",
-        BODY.len()
-    );
+    let head = "HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-length:";
+    let answer = format!("{head} {}\r\n\r\n{BODY}", BODY.len());
     let mut links: Vec<Option<Link>> = Vec::new();
     let mut events = Events::with_capacity(EVENTS_MAX);
     let mut scratch = vec![0; INPUT_BYTES];

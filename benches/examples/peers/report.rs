@@ -20,12 +20,12 @@ and from minute to minute: what says something are the ratios, each within one r
   the contenders moves on by one in every round.
 - A purchase counts when it is answered, and is answered when it is on disk. Not so with `everysec`:
   Valkey 8.0.1 answers `WAITAOF` there before the file is synced
-  (`strace -f -c -e fdatasync -p PID` beside such a turn counts a few syncs for thousands of answers),
-  so that its rows show what that configuration gives, not what a durable answer costs.
+  (`strace -f -c -e fdatasync -p PID` beside such a turn counts a few syncs for thousands of
+  answers), so that its rows show what that configuration gives, not what a durable answer costs.
 - After each turn the sale is checked: units taken are purchases accepted, no request id has two
   reservations, nobody holds more than the limit. On Sluice and with the function library each
-  accepted purchase is looked up besides; over HTTP Sluice has made an order of each in SQLite, which
-  the other services have not.
+  accepted purchase is looked up besides; over HTTP Sluice has made an order of each in SQLite,
+  which the other services have not.
 - The bare script takes stock, raises the buyer's counter and fills the slot of the request id
   ([bare.lua](../benches/examples/peers/bare.lua)), as older systems do; the function library
   ([sluice.lua](../functions/sluice.lua)) answers as Sluice does. \"One connection\" shares a
@@ -35,6 +35,34 @@ and from minute to minute: what says something are the ratios, each within one r
   batch in process is one answer.
 - Figures are medians of the rounds, with the range behind. The last two columns divide Sluice's
   median by the contender's: a rate above 1 and a latency below 1 speak for Sluice.
+";
+
+/// Where the plots lie, beside the page.
+pub(crate) const FOLDER: &str = "benchmarks";
+
+/// What the client draws.
+const OVER_TIME: [(&str, &str); 2] = [
+    ("over-time-resp.svg", "Sluice over time, Redis protocol"),
+    ("over-time-http.svg", "Sluice over time, HTTP"),
+];
+
+/// Where the time goes: drawn by hand, by the commands on the page.
+const FLAMES: [(&str, &str); 2] = [
+    ("flame-resp.svg", "Sluice under 50 connections x 64 calls of the Redis protocol"),
+    ("flame-http.svg", "Sluice under 256 connections of HTTP"),
+];
+
+const FLAMES_HEAD: &str = "
+## Where the time goes
+
+Flame graphs of a running server, width is processor time; open one by itself to look into it. Made
+while `sluice bench` loads `sluice serve --demo`, with the tools of the package `inferno`:
+
+```text
+perf record -e cpu-clock -F 499 --call-graph dwarf -p PID -o perf.data -- sleep 3
+perf script --no-inline -i perf.data | inferno-collapse-perf > folded
+inferno-flamegraph --minwidth 0.2 < folded > flame.svg
+```
 ";
 
 /// One contender at one workload.
@@ -74,16 +102,25 @@ impl Table {
 
 /// Writes the page and its plots into `out`.
 pub(crate) fn write(table: &Table, out: &Path) -> Result<(), Trouble> {
-    let folder = out.join("benchmarks");
-    std::fs::create_dir_all(&folder).map_err(Trouble::io("make the folder of the plots"))?;
-    let plots = plot::draw(table, &folder)?;
+    let folder = out.join(FOLDER);
+    let mut plots = plot::draw(table, &folder)?;
+    plots.extend(OVER_TIME);
     let mut page = render(table);
-    for (name, title) in plots {
-        // Writing into memory does not fail.
-        let _ = write!(page, "\n![{title}](benchmarks/{name})\n");
+    show(&mut page, &plots, &folder);
+    if folder.join(FLAMES[0].0).exists() {
+        page += FLAMES_HEAD;
+        show(&mut page, &FLAMES, &folder);
     }
     let file = out.join("benchmarks.md");
     std::fs::write(&file, page).map_err(Trouble::io(file.display().to_string()))
+}
+
+/// Those of `pictures` that are there, with their titles.
+fn show(page: &mut String, pictures: &[(&str, &str)], folder: &Path) {
+    for (file, title) in pictures.iter().filter(|(file, _)| folder.join(file).exists()) {
+        // Writing into memory does not fail.
+        let _ = write!(page, "\n{title}:\n\n![{title}]({FOLDER}/{file})\n");
+    }
 }
 
 /// The page without its plots.
@@ -93,9 +130,10 @@ pub(crate) fn render(table: &Table) -> String {
     let minutes = table.took.as_secs_f64() / 60.0;
     let _ = writeln!(
         page,
-        "\n## {today}: {} rounds of {} s each, {minutes:.0} minutes in all\n\n| machine | |\n|---|---|",
+        "\n## {today}: {} rounds of {} s each, {minutes:.0} minutes in all\n",
         table.rounds, table.seconds
     );
+    page += "\n| machine | |\n|---|---|\n";
     for (name, value) in &table.facts {
         let _ = writeln!(page, "| {name} | {value} |");
     }

@@ -1,6 +1,6 @@
 //! The order of a run: workload by workload, round by round, each contender its turn.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use benches::data_dir;
@@ -57,11 +57,15 @@ pub(crate) fn run(args: &Args) -> Result<(), Trouble> {
         return Err(Trouble::NoWorkload(text.clone()));
     }
     let started = Instant::now();
+    let plots = args.out.as_ref().map(|out| out.join(report::FOLDER));
+    if let Some(folder) = &plots {
+        std::fs::create_dir_all(folder).map_err(Trouble::io("make the folder of the plots"))?;
+    }
     let sluice = args.sluice.canonicalize().map_err(Trouble::io("find the sluice binary"))?;
     let me = std::env::current_exe().map_err(Trouble::io("find this program"))?;
     let mut rows = Vec::new();
     for workload in WORKLOADS.iter().filter(|workload| args.is_wanted(workload.name)) {
-        rows.extend(measure(workload, args, (&sluice, &me))?);
+        rows.extend(measure(workload, args, (&sluice, &me), plots.as_deref())?);
     }
     rows.extend(in_process::measure(args.rounds, |name| args.is_wanted(name)));
     let table = Table {
@@ -83,14 +87,21 @@ pub(crate) fn run(args: &Args) -> Result<(), Trouble> {
 type Programs<'a> = (&'a PathBuf, &'a PathBuf);
 
 /// All rounds of one workload.
-fn measure(workload: &Workload, args: &Args, programs: Programs<'_>) -> Result<Vec<Row>, Trouble> {
+fn measure(
+    workload: &Workload,
+    args: &Args,
+    programs: Programs<'_>,
+    plots: Option<&Path>,
+) -> Result<Vec<Row>, Trouble> {
     let mut series = vec![Series::default(); workload.contenders.len()];
     for round in 0..args.rounds {
         for turn in 0..workload.contenders.len() {
             // Another one begins in each round: what warms or wears the machine favours nobody.
             let index = (turn + round as usize) % workload.contenders.len();
             let contender = &workload.contenders[index];
-            let report = take_turn(contender, workload, args.seconds, programs)?;
+            let plot = workload.plot.filter(|_| round == 0 && index == 0);
+            let plot = plots.zip(plot).map(|(folder, file)| folder.join(file));
+            let report = take_turn(contender, workload, (args.seconds, plot), programs)?;
             let kind = workload.answer.of(&report.answers);
             eprintln!(
                 "round {} {}: {}: {:.0}/s, p50 {} us, p99 {} us, {} answers",
@@ -124,12 +135,15 @@ const fn micros(us: u64) -> f64 {
 fn take_turn(
     contender: &Contender,
     workload: &Workload,
-    seconds: u32,
+    (seconds, plot): (u32, Option<PathBuf>),
     (sluice, me): Programs<'_>,
 ) -> Result<Report, Trouble> {
     let dir = data_dir();
     let standing = contender.start(&Stage { sluice, me, dir: dir.path() })?;
-    let arguments = workload.arguments(seconds, &standing.target);
+    let mut arguments = workload.arguments(seconds, &standing.target);
+    if let Some(plot) = plot {
+        arguments.extend(["--plot".to_owned(), plot.display().to_string()]);
+    }
     let names = (contender.name, workload.name);
     client::load(sluice, workload.front.command(), &standing.target, &arguments, names)
 }

@@ -51,6 +51,8 @@ pub(crate) struct Workload {
     stock: Option<&'static str>,
     /// The client's other arguments.
     arguments: &'static [&'static str],
+    /// Where Sluice's first turn is drawn over time.
+    pub(crate) plot: Option<&'static str>,
     /// Who takes part; Sluice is the first.
     pub(crate) contenders: &'static [Contender],
 }
@@ -109,6 +111,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 2_000_000,
         arguments: &["--connections", "50", "--depth", "64"],
         stock: None,
+        plot: Some("over-time-resp.svg"),
         contenders: RESP,
     },
     Workload {
@@ -118,6 +121,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 1_500_000,
         arguments: &["--connections", "50", "--depth", "16"],
         stock: None,
+        plot: None,
         contenders: RESP,
     },
     Workload {
@@ -127,6 +131,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 300_000,
         arguments: &["--connections", "512", "--depth", "1"],
         stock: None,
+        plot: None,
         contenders: RESP,
     },
     Workload {
@@ -136,6 +141,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 300_000,
         arguments: &["--connections", "50", "--depth", "1"],
         stock: None,
+        plot: None,
         contenders: RESP,
     },
     Workload {
@@ -145,6 +151,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 4_000_000,
         arguments: &["--connections", "50", "--depth", "64"],
         stock: Some("1"),
+        plot: None,
         contenders: RESP_REFUSED,
     },
     Workload {
@@ -154,6 +161,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 400_000,
         arguments: &["--connections", "50", "--depth", "1"],
         stock: Some("1"),
+        plot: None,
         contenders: RESP_REFUSED,
     },
     Workload {
@@ -163,6 +171,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 20_000,
         arguments: &["--connections", "64", "--rate", "20000"],
         stock: None,
+        plot: None,
         contenders: RESP,
     },
     Workload {
@@ -172,6 +181,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 120_000,
         arguments: &["--connections", "256"],
         stock: None,
+        plot: Some("over-time-http.svg"),
         contenders: HTTP,
     },
     Workload {
@@ -181,6 +191,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 120_000,
         arguments: &["--connections", "256"],
         stock: Some("1"),
+        plot: None,
         contenders: HTTP_WITHOUT_DISK,
     },
     Workload {
@@ -190,6 +201,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 120_000,
         arguments: &["--connections", "256", "--repeat-share", "0.9"],
         stock: None,
+        plot: None,
         contenders: HTTP_WITHOUT_DISK,
     },
     Workload {
@@ -199,6 +211,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         per_second_max: 20_000,
         arguments: &["--connections", "64", "--rate", "20000"],
         stock: None,
+        plot: None,
         contenders: HTTP_LATENCY,
     },
 ];

@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | `footprint 10000000` | bytes a reservation at ten million | 1.5 GiB of memory, 2 GiB of disk |
 //! | `footprint 100000000` | the same at a hundred million | 10 GiB of memory, 12 GiB of disk |
-//! | `footprint 10000000 100000` | a hundred thousand activities with a hundred each | 3 GiB, 2 GiB |
+//! | `footprint 10000000 100000` | a hundred thousand activities of a hundred | 3 GiB, 2 GiB |
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't run ends")]
 

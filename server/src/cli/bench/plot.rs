@@ -14,7 +14,7 @@ const SIZE: (u32, u32) = (960, 640);
 const MARGIN: u32 = 12;
 const LABELS: u32 = 64;
 const LINE_WIDTH: u32 = 2;
-const FONT: (&str, u32) = ("sans-serif", 14);
+const FONT: (&str, u32) = ("sans-serif", 17);
 
 const ACCEPTED: RGBColor = RGBColor(0x1f, 0x6f, 0xb2);
 const REPLAYED: RGBColor = RGBColor(0x2e, 0x8b, 0x57);
@@ -132,7 +132,9 @@ where
             .label(*name)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], color));
     }
-    chart.configure_series_labels().background_style(WHITE).border_style(REFUSED).draw()?;
+    let mut labels = chart.configure_series_labels();
+    labels.position(SeriesLabelPosition::UpperLeft).background_style(WHITE).border_style(REFUSED);
+    labels.draw()?;
     Ok(())
 }
 
