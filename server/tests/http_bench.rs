@@ -94,7 +94,7 @@ fn where_every_connection_is_refused_each_request_is_counted_as_unsent() {
 fn a_wrong_argument_is_told_in_one_line() {
     for (args, reason) in [
         (&["--repeat-share", "0.7", "--second-try-share", "0.3"][..], "leave room for first tries"),
-        (&["--repeat-share", "-1"], "leave room for first tries"),
+        (&["--repeat-share=-1"], "leave room for first tries"),
         (&["--rate", "0"], "--rate must be above 0"),
         (&["--rate", "NaN"], "--rate must be above 0"),
         (&["--ramp", "1s"], "--rate"),

@@ -130,7 +130,7 @@ pub(crate) fn render(table: &Table) -> String {
     let minutes = table.took.as_secs_f64() / 60.0;
     let _ = writeln!(
         page,
-        "\n## {today}: {} rounds of {} s each, {minutes:.0} minutes in all\n",
+        "\n## {today}: {} rounds of {} s each, {minutes:.0} minutes in all",
         table.rounds, table.seconds
     );
     page += "\n| machine | |\n|---|---|\n";

@@ -10,7 +10,7 @@ use crate::contenders::{Contender, Stage};
 use crate::figures::Series;
 use crate::report::{self, Row, Table};
 use crate::trouble::Trouble;
-use crate::workloads::{WORKLOADS, Workload};
+use crate::workloads::{Answer, WORKLOADS, Workload};
 use crate::{in_process, machine};
 
 /// Arguments of `peers run`.
@@ -101,8 +101,8 @@ fn measure(
             let contender = &workload.contenders[index];
             let plot = workload.plot.filter(|_| round == 0 && index == 0);
             let plot = plots.zip(plot).map(|(folder, file)| folder.join(file));
-            let report = take_turn(contender, workload, (args.seconds, plot), programs)?;
-            let kind = workload.answer.of(&report.answers);
+            let (report, answer) = take_turn(contender, workload, (args.seconds, plot), programs)?;
+            let kind = answer.of(&report.answers);
             eprintln!(
                 "round {} {}: {}: {:.0}/s, p50 {} us, p99 {} us, {} answers",
                 round + 1,
@@ -131,13 +131,14 @@ const fn micros(us: u64) -> f64 {
     us as f64
 }
 
-/// One contender on an empty directory, from its start to its end.
+/// One contender on an empty directory, from its start to its end: what the client reports, and
+/// the kind of answers that count.
 fn take_turn(
     contender: &Contender,
     workload: &Workload,
     (seconds, plot): (u32, Option<PathBuf>),
     (sluice, me): Programs<'_>,
-) -> Result<Report, Trouble> {
+) -> Result<(Report, Answer), Trouble> {
     let dir = data_dir();
     let standing = contender.start(&Stage { sluice, me, dir: dir.path() })?;
     let mut arguments = workload.arguments(seconds, &standing.target);
@@ -145,5 +146,9 @@ fn take_turn(
         arguments.extend(["--plot".to_owned(), plot.display().to_string()]);
     }
     let names = (contender.name, workload.name);
-    client::load(sluice, workload.front.command(), &standing.target, &arguments, names)
+    let front = workload.front.command();
+    let report = client::load(sluice, front, &standing.target, &arguments, names)?;
+    // Who sells nothing says yes to everyone.
+    let answer = if standing.target.sells { workload.answer } else { Answer::Accepted };
+    Ok((report, answer))
 }
