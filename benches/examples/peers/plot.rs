@@ -36,7 +36,7 @@ struct Plot {
 const PLOTS: &[Plot] = &[
     Plot {
         file: "resp.svg",
-        title: "Redis protocol: durable answers a second",
+        title: "Redis protocol: answers a second",
         is_in: |name| name.starts_with("Redis") && !name.contains("open loop"),
         of: |series| &series.per_second,
         figure: thousands,

@@ -115,6 +115,8 @@ enum BenchError {
 
 /// Runs `sluice bench`.
 pub(crate) fn run(args: Args) -> ExitCode {
+    // Each connection of the load is a descriptor.
+    crate::serve::raise_limit();
     let outcome = match args.front {
         Front::Http(args) => run_http(&args),
         Front::Resp(args) => resp::run(&args),
