@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use bridge::sql::accounts::{Address, Existing, NewUser, Role, Sku};
 use bridge::sql::store::StoreError;
 use engine::core::ids::{SkuId, UserId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
@@ -30,12 +31,16 @@ const PASSWORD_CHARS_MIN: usize = 8;
 const PASSWORDS_MAX: usize = 200;
 
 /// A unit of the catalogue.
-#[derive(Deserialize, Serialize)]
+#[derive(JsonSchema, Deserialize, Serialize)]
+#[schemars(rename = "Sku")]
 pub(super) struct SkuFields {
     #[serde(deserialize_with = "sku_id", serialize_with = "number")]
+    #[schemars(with = "SkuField")]
     id: SkuField,
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     title: String,
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = engine::core::limits::ID_MAX))]
     price: Option<u64>,
 }
 
@@ -47,8 +52,9 @@ fn number<S: serde::Serializer>(id: &SkuField, serializer: S) -> Result<S::Ok, S
     serializer.serialize_u64(id.0.get())
 }
 
-#[derive(Serialize)]
-struct ImportedJson {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Imported")]
+pub(super) struct ImportedJson {
     imported: usize,
 }
 
@@ -93,9 +99,20 @@ struct SkuLine {
     price: Option<u64>,
 }
 
+/// A reader of a CSV whose first line names at least `columns`: without one of them, and without a
+/// second line, there would be nothing to complain about, and nothing done.
+fn reader_of<'a>(bytes: &'a [u8], columns: &[&str]) -> Result<csv::Reader<&'a [u8]>, Problem> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+    let named = reader.headers().map_err(|_| Problem::invalid("line 1 is not UTF-8"))?;
+    match columns.iter().find(|column| !named.iter().any(|name| name == **column)) {
+        Some(missing) => Err(Problem::invalid(format!("line 1 names no column {missing}"))),
+        None => Ok(reader),
+    }
+}
+
 /// The SKUs of a CSV. Of one that is named twice the last line counts.
 fn skus_from_csv(bytes: &[u8]) -> Result<Vec<Sku>, Problem> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+    let mut reader = reader_of(bytes, &["id", "title"])?;
     let mut skus = BTreeMap::new();
     for (index, line) in reader.deserialize::<SkuLine>().enumerate() {
         // The first line names the columns.
@@ -111,8 +128,9 @@ fn skus_from_csv(bytes: &[u8]) -> Result<Vec<Sku>, Problem> {
 }
 
 /// An account, as one JSON object or as one line of CSV.
-#[derive(Deserialize)]
-struct UserFields {
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "NewUser")]
+pub(super) struct UserFields {
     id: UserField,
     #[serde(default)]
     username: Option<String>,
@@ -126,8 +144,9 @@ struct UserFields {
     password_hash: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct AddressFields {
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "NewAddress")]
+pub(super) struct AddressFields {
     receiver: String,
     phone: String,
     province: String,
@@ -162,8 +181,9 @@ struct UserLine {
     password_hash: Option<String>,
 }
 
-#[derive(Serialize)]
-struct MadeJson {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Made")]
+pub(super) struct MadeJson {
     created: usize,
     kept: usize,
 }
@@ -193,7 +213,8 @@ pub(super) async fn users(
 }
 
 /// `{password}` or `{password_hash}`
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "NewPassword")]
 pub(super) struct PasswordFields {
     #[serde(default, deserialize_with = "present")]
     password: Option<String>,
@@ -295,7 +316,7 @@ fn from_json(fields: UserFields) -> Result<Wanted, Problem> {
 }
 
 fn from_csv(bytes: &[u8]) -> Result<Vec<Wanted>, Problem> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+    let mut reader = reader_of(bytes, &["id"])?;
     let mut users = Vec::new();
     for (index, line) in reader.deserialize::<UserLine>().enumerate() {
         // The first line names the columns.
@@ -421,7 +442,9 @@ mod tests {
             ("id,title\n1,a\n0,b\n", "line 3"),
             ("id,title,price\n1,a,-5\n", "line 2"),
             ("id,title,price\n1,,5\n", "line 2"),
-            ("id\n1\n", "line 2"),
+            ("id\n1\n", "line 1"),
+            ("{}", "line 1"),
+            ("", "line 1"),
         ] {
             let problem = skus_from_csv(csv.as_bytes()).err().unwrap();
             assert!(problem.detail.unwrap().starts_with(line), "{csv}");
@@ -431,7 +454,7 @@ mod tests {
     #[test]
     fn a_bad_line_is_named() {
         for (csv, line) in
-            [("id\n1\nx\n", "line 3"), ("id\n0\n", "line 2"), ("name\nx\n", "line 2")]
+            [("id\n1\nx\n", "line 3"), ("id\n0\n", "line 2"), ("name\nx\n", "line 1")]
         {
             let problem = from_csv(csv.as_bytes()).err().unwrap();
             assert!(problem.detail.unwrap().starts_with(line), "{csv}");

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use axum::extract::{FromRequest, Request};
 use engine::core::ids::{SkuId, UserId};
 use engine::core::limits::UNITS_MAX;
+use schemars::JsonSchema;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 
@@ -17,6 +18,7 @@ use super::body::{BODY_BYTES_MAX, read_body};
 use super::clipped;
 use super::headers::require_json;
 use crate::app::Shared;
+use crate::http::openapi::{Input, Operation};
 use crate::http::problem::Problem;
 
 /// A JSON object as a `T`.
@@ -28,6 +30,12 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
     async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, Problem> {
         require_json(request.headers())?;
         parse_object(&read_body(request, shared, BODY_BYTES_MAX).await?).map(Self)
+    }
+}
+
+impl<T: JsonSchema> Input for Json<T> {
+    fn describe(operation: &mut Operation) {
+        operation.takes_json::<T>();
     }
 }
 
