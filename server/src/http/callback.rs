@@ -78,8 +78,8 @@ pub(super) fn routes() -> Api {
             .about(
                 "`X-Signature` is HMAC-SHA256 under the channel's secret over \
                  `<X-Timestamp>.<raw body>`, in hexadecimal. 200 means that it is on disk, \
-                 whatever the verdict; a repeat has no effect. Money that fits nothing is recorded and \
-                 flagged.",
+                 whatever the verdict; a repeat has no effect. Money that fits nothing is \
+                 recorded and flagged.",
             )
             .signed()
             .header(

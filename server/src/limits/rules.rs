@@ -124,6 +124,10 @@ impl Rules {
         merge(&mut document, overrides);
         merge(&mut canary, &take_canary(&mut document));
         let trial = canary.as_object_mut().and_then(|it| it.remove("limits"));
+        // Serde reads a struct from an array as well.
+        if !canary.is_object() || trial.as_ref().is_some_and(|it| !it.is_object()) {
+            return Err(RulesError::Field("canary and its limits are objects".to_owned()));
+        }
         let stable = Limits::deserialize(&document).map_err(field)?;
         merge(&mut document, &trial.unwrap_or(Value::Null));
         let trial = Limits::deserialize(&document).map_err(field)?;
@@ -402,6 +406,9 @@ mod tests {
             json!({"canary": {"limits": {"usr": "1/1s"}}}),
             json!({"canary": {"what": 1}}),
             json!({"canary": 5}),
+            json!({"canary": []}),
+            json!({"canary": [1, []]}),
+            json!({"canary": {"limits": []}}),
         ] {
             assert!(Rules::of(&json!({}), &document).is_err(), "{document}");
         }

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub(crate) mod python;
 pub(crate) mod resp;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::app::Shared;
 use crate::http::input::{
     Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, SkuField, UserField, media_type,
-    parse_object, present, read_body, require_json,
+    parse_object, present, present_object, read_body, require_json,
 };
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
@@ -132,26 +132,36 @@ fn skus_from_csv(bytes: &[u8]) -> Result<Vec<Sku>, Problem> {
 #[schemars(rename = "NewUser")]
 pub(super) struct UserFields {
     id: UserField,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
+    /// `user` and the id where it is left out.
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     username: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     role: Option<crate::identity::Role>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present_object")]
     address: Option<AddressFields>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(length(min = PASSWORD_CHARS_MIN, max = TEXT_CHARS_MAX))]
     password: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
+    /// Argon2id in PHC form, in place of a password.
     password_hash: Option<String>,
 }
 
 #[derive(JsonSchema, Deserialize)]
 #[schemars(rename = "NewAddress")]
 pub(super) struct AddressFields {
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     receiver: String,
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     phone: String,
+    #[schemars(length(max = TEXT_CHARS_MAX))]
     province: String,
+    #[schemars(length(max = TEXT_CHARS_MAX))]
     city: String,
+    #[schemars(length(max = TEXT_CHARS_MAX))]
     district: String,
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     detail: String,
 }
 
@@ -217,6 +227,7 @@ pub(super) async fn users(
 #[schemars(rename = "NewPassword")]
 pub(super) struct PasswordFields {
     #[serde(default, deserialize_with = "present")]
+    #[schemars(length(min = PASSWORD_CHARS_MIN, max = TEXT_CHARS_MAX))]
     password: Option<String>,
     #[serde(default, deserialize_with = "present")]
     password_hash: Option<String>,

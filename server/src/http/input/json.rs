@@ -5,13 +5,15 @@
 //! the object are refused. Depth needs no bound of its own: unknown values are skipped without
 //! recursion, known ones are flat, and a body has a few KiB.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request};
 use engine::core::ids::{SkuId, UserId};
 use engine::core::limits::UNITS_MAX;
 use schemars::JsonSchema;
-use serde::de::{DeserializeOwned, Error as _};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::body::{BODY_BYTES_MAX, read_body};
@@ -54,6 +56,28 @@ pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// A JSON object inside a body, where it is named. Serde reads a struct from an array as well; the
+/// contract does not.
+pub(crate) fn present_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    deserializer.deserialize_map(Object(PhantomData)).map(Some)
+}
+
+struct Object<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
 }
 
 /// A number of units, `1..=UNITS_MAX`.

@@ -11,15 +11,15 @@ const PROBLEM_JSON: &str = "application/problem+json";
 pub(super) fn problem_response(status: u16, codes: &[Code]) -> Value {
     let lines = codes.iter().map(|code| format!("- `{}`: {}.", code.as_str(), code.title()));
     let names: Vec<_> = codes.iter().map(|code| code.as_str()).collect();
-    let header = |name: &str| (name.to_owned(), reference("headers", name));
-    let mut headers = Map::from_iter([header("X-Request-Id")]);
+    let named = |name: &str| (name.to_owned(), reference("headers", name));
+    let mut headers = Map::from_iter([named("X-Request-Id")]);
     let more: &[&str] = match status {
         401 if codes.contains(&Code::Unauthenticated) => &["WWW-Authenticate"],
         429 => &["Retry-After", "RateLimit", "RateLimit-Policy"],
         503 => &["Retry-After"],
         _ => &[],
     };
-    headers.extend(more.iter().map(|name| header(name)));
+    headers.extend(more.iter().map(|name| named(name)));
     let schema = json!({
         "allOf": [
             reference("schemas", "Problem"),
@@ -70,9 +70,12 @@ pub(super) fn good_headers(own: &[AnswerHeader]) -> Map<String, Value> {
     headers
 }
 
+fn header(about: &str, required: bool, schema: Value) -> Value {
+    json!({"description": about, "required": required, "schema": schema})
+}
+
 /// The headers that many answers carry.
 pub(super) fn headers() -> Value {
-    let header = |description: &str, required: bool, schema: Value| json!({"description": description, "required": required, "schema": schema});
     json!({
         "X-Request-Id": header(
             "The request's id: the caller's own where it sent a sane one, else a new one.",
