@@ -1,21 +1,20 @@
-//! The catalogue and accounts: what only SQL knows.
+//! Accounts: what only SQL knows.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use bridge::sql::accounts::{Address, Existing, NewUser, Role, Sku};
+use bridge::sql::accounts::{Address, Existing, NewUser, Role};
 use bridge::sql::store::StoreError;
-use engine::core::ids::{SkuId, UserId};
+use engine::core::ids::UserId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
 use crate::http::input::{
-    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, SkuField, UserField, media_type,
-    parse_object, present, present_object, read_body, require_json,
+    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, UserField, media_type, parse_object,
+    present, present_object, read_body, require_json,
 };
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
@@ -29,103 +28,6 @@ const PASSWORD_CHARS_MIN: usize = 8;
 
 /// Passwords that one call may bring: each is tens of milliseconds of a core.
 const PASSWORDS_MAX: usize = 200;
-
-/// A unit of the catalogue.
-#[derive(JsonSchema, Deserialize, Serialize)]
-#[schemars(rename = "Sku")]
-pub(super) struct SkuFields {
-    #[serde(deserialize_with = "sku_id", serialize_with = "number")]
-    #[schemars(with = "SkuField")]
-    id: SkuField,
-    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
-    title: String,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    #[schemars(range(max = engine::core::limits::ID_MAX))]
-    price: Option<u64>,
-}
-
-fn sku_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SkuField, D::Error> {
-    SkuField::deserialize(deserializer)
-}
-
-fn number<S: serde::Serializer>(id: &SkuField, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(id.0.get())
-}
-
-#[derive(JsonSchema, Serialize)]
-#[schemars(rename = "Imported")]
-pub(super) struct ImportedJson {
-    imported: usize,
-}
-
-/// `POST /api/admin/skus`: adds a SKU, or gives it a new title and price; one, or a CSV with the
-/// columns `id`, `title` and `price`. All of it happens or none.
-pub(super) async fn skus(
-    State(shared): State<Arc<Shared>>,
-    _: Admin,
-    request: Request,
-) -> Result<Response, Problem> {
-    let app = shared.app()?;
-    if media_type(request.headers())?.as_deref() == Some("text/csv") {
-        let bytes = read_body(request, &shared, CSV_BYTES_MAX).await?;
-        let skus = skus_from_csv(&bytes)?;
-        let made = app.orders.accounts.upsert_skus(&skus, app.engine.now_ms()).await;
-        made.map_err(stored)?;
-        let body = json(&ImportedJson { imported: skus.len() })?;
-        return Ok((StatusCode::CREATED, body).into_response());
-    }
-    require_json(request.headers())?;
-    let fields: SkuFields = parse_object(&read_body(request, &shared, BODY_BYTES_MAX).await?)?;
-    let sku = checked(Sku { id: fields.id.0, title: fields.title.clone(), price: fields.price })?;
-    let made = app.orders.accounts.upsert_skus(&[sku], app.engine.now_ms()).await;
-    made.map_err(stored)?;
-    Ok((StatusCode::CREATED, json(&fields)?).into_response())
-}
-
-fn checked(sku: Sku) -> Result<Sku, Problem> {
-    bounded("title", &sku.title)?;
-    if sku.price.is_some_and(|price| price > engine::core::limits::ID_MAX) {
-        return Err(Problem::invalid("price must be at most 2^53 - 1"));
-    }
-    Ok(sku)
-}
-
-/// A line of CSV.
-#[derive(Deserialize)]
-struct SkuLine {
-    id: u64,
-    title: String,
-    #[serde(default)]
-    price: Option<u64>,
-}
-
-/// A reader of a CSV whose first line names at least `columns`: without one of them, and without a
-/// second line, there would be nothing to complain about, and nothing done.
-fn reader_of<'a>(bytes: &'a [u8], columns: &[&str]) -> Result<csv::Reader<&'a [u8]>, Problem> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
-    let named = reader.headers().map_err(|_| Problem::invalid("line 1 is not UTF-8"))?;
-    match columns.iter().find(|column| !named.iter().any(|name| name == **column)) {
-        Some(missing) => Err(Problem::invalid(format!("line 1 names no column {missing}"))),
-        None => Ok(reader),
-    }
-}
-
-/// The SKUs of a CSV. Of one that is named twice the last line counts.
-fn skus_from_csv(bytes: &[u8]) -> Result<Vec<Sku>, Problem> {
-    let mut reader = reader_of(bytes, &["id", "title"])?;
-    let mut skus = BTreeMap::new();
-    for (index, line) in reader.deserialize::<SkuLine>().enumerate() {
-        // The first line names the columns.
-        let at = index + 2;
-        let wrong = |what: &str| Problem::invalid(format!("line {at}: {what}"));
-        let line = line.map_err(|_| wrong("a column is missing or of the wrong kind"))?;
-        let id = SkuId::new(line.id).ok_or_else(|| wrong("an id must be 1 to 2^53 - 1"))?;
-        let sku = checked(Sku { id, title: line.title, price: line.price });
-        let sku = sku.map_err(|it| wrong(it.detail.as_deref().unwrap_or("invalid")))?;
-        skus.insert(id, sku);
-    }
-    Ok(skus.into_values().collect())
-}
 
 /// An account, as one JSON object or as one line of CSV.
 #[derive(JsonSchema, Deserialize)]
@@ -326,6 +228,20 @@ fn from_json(fields: UserFields) -> Result<Wanted, Problem> {
     new_user(fields.id.0, fields.username, fields.role, address, credential)
 }
 
+/// A reader of a CSV whose first line names at least `columns`: without one of them, and without a
+/// second line, there would be nothing to complain about, and nothing done.
+pub(super) fn reader_of<'a>(
+    bytes: &'a [u8],
+    columns: &[&str],
+) -> Result<csv::Reader<&'a [u8]>, Problem> {
+    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+    let named = reader.headers().map_err(|_| Problem::invalid("line 1 is not UTF-8"))?;
+    match columns.iter().find(|column| !named.iter().any(|name| name == **column)) {
+        Some(missing) => Err(Problem::invalid(format!("line 1 names no column {missing}"))),
+        None => Ok(reader),
+    }
+}
+
 fn from_csv(bytes: &[u8]) -> Result<Vec<Wanted>, Problem> {
     let mut reader = reader_of(bytes, &["id"])?;
     let mut users = Vec::new();
@@ -384,7 +300,7 @@ fn new_user(
     Ok(Wanted { user, password })
 }
 
-fn bounded(name: &str, text: &str) -> Result<(), Problem> {
+pub(super) fn bounded(name: &str, text: &str) -> Result<(), Problem> {
     if text.is_empty() || text.chars().count() > TEXT_CHARS_MAX {
         return Err(too_long(name));
     }
@@ -395,7 +311,7 @@ fn too_long(name: &str) -> Problem {
     Problem::invalid(format!("{name} must have 1 to {TEXT_CHARS_MAX} characters"))
 }
 
-fn stored(error: StoreError) -> Problem {
+pub(super) fn stored(error: StoreError) -> Problem {
     match error {
         StoreError::Duplicate { .. } => {
             Problem::with(Code::Conflict, "an id or a name in it is taken")
@@ -440,25 +356,6 @@ mod tests {
         for bad in ["short,", "correct horse,$argon2id", ",plain text", ",$2b$12$abc"] {
             let lines = format!("id,password,password_hash\n1,{bad}\n");
             assert!(from_csv(lines.as_bytes()).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn a_csv_of_skus_may_leave_prices_out_and_its_bad_lines_are_named() {
-        let skus = skus_from_csv("id,title,price\n7,键盘,500\n8,鼠标,\n7,键盘 2,600\n".as_bytes());
-        let skus = skus.unwrap();
-        let seen: Vec<_> = skus.iter().map(|sku| (sku.id.get(), &*sku.title, sku.price)).collect();
-        assert_eq!(seen, [(7, "键盘 2", Some(600)), (8, "鼠标", None)]);
-        for (csv, line) in [
-            ("id,title\n1,a\n0,b\n", "line 3"),
-            ("id,title,price\n1,a,-5\n", "line 2"),
-            ("id,title,price\n1,,5\n", "line 2"),
-            ("id\n1\n", "line 1"),
-            ("{}", "line 1"),
-            ("", "line 1"),
-        ] {
-            let problem = skus_from_csv(csv.as_bytes()).err().unwrap();
-            assert!(problem.detail.unwrap().starts_with(line), "{csv}");
         }
     }
 

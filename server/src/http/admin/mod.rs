@@ -13,19 +13,19 @@ mod fields;
 mod limits;
 mod page;
 mod reconcile;
+mod skus;
 mod stock;
-
-use schemars::JsonSchema;
 
 use super::openapi::{Api, Operation, Tag};
 use super::problem::Code;
-use accounts::{ImportedJson, MadeJson, SkuFields, UserFields};
+use accounts::{MadeJson, UserFields};
 
 /// Everything below `/api/admin`.
 pub(super) fn routes() -> Api {
     activities::routes()
         .merge(stock::routes())
-        .merge(catalogue_routes())
+        .merge(skus::routes())
+        .merge(account_routes())
         .merge(blacklist::routes())
         .merge(limits::routes())
         .merge(dead_letters::routes())
@@ -34,20 +34,9 @@ pub(super) fn routes() -> Api {
         .merge(reconcile::routes())
 }
 
-/// SKUs and accounts.
-fn catalogue_routes() -> Api {
+/// Accounts.
+fn account_routes() -> Api {
     Api::new()
-        .post(
-            "/api/admin/skus",
-            accounts::skus,
-            Operation::new(Tag::Catalogue, "putSkus", "Add SKUs, or rename and reprice them")
-                .about("All of them happen or none.")
-                .takes::<SkuFields>()
-                .takes_text("text/csv", "Columns `id`, `title` and, where wanted, `price`.")
-                .answers::<SkusPut>(201, "The SKU, or how many there were")
-                .refuses(&[Code::Conflict])
-                .asks_sql(),
-        )
         .post(
             "/api/admin/users",
             accounts::users,
@@ -75,14 +64,4 @@ fn catalogue_routes() -> Api {
                 .refuses(&[Code::Overloaded, Code::Conflict])
                 .asks_sql(),
         )
-}
-
-/// What an import of SKUs answers.
-#[derive(JsonSchema)]
-#[serde(untagged)]
-#[schemars(inline)]
-#[expect(dead_code, reason = "the shape of the answer, for the document")]
-enum SkusPut {
-    One(SkuFields),
-    Many(ImportedJson),
 }
