@@ -5,7 +5,7 @@
 //! |---|---|
 //! | a stranger | every operation without a token |
 //! | a shopper | every operation with a user's token, over things that are the caller's |
-//! | an operator | every operation with an operator's token, which changes and stops what it meets |
+//! | an operator | every operation with an operator's token: it changes and stops what it meets |
 //!
 //! Streams of events have no end that schemathesis would wait for: they are tried here, by hand.
 
