@@ -7,7 +7,8 @@
 //!
 //! | case | evidence at P                                                        | verdict |
 //! |------|----------------------------------------------------------------------|---------|
-//! | A    | zero or an earlier life's block, nothing of this life beyond         | end     |
+//! | A    | zero, or [what an earlier life left](crate::leftover), nothing of    | end     |
+//! |      | this life beyond                                                     |         |
 //! | B    | not the next frame, no promise beyond P, damage within what can be   | end,    |
 //! |      | in flight                                                            | reported|
 //! | C    | a frame beyond P promises more than P                                | refuse  |

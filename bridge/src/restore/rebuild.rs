@@ -14,7 +14,9 @@ use engine::core::event::{Actor, Body, Definition, Event, Status};
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use engine::{Busy, Engine, LogUnavailable, OldId, Pending};
 
-use super::facts::{self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Source};
+use super::facts::{
+    self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Source, Watch,
+};
 use super::money::requested;
 use super::{NUMBERS_LEFT_FREE, RestoreError, Unknown};
 use crate::sql::readers::Snapshot;
@@ -49,6 +51,9 @@ pub(super) struct Rebuild<'e> {
     /// Units per activity that the reservations to come have sold.
     sold: BTreeMap<u64, u64>,
     done: BTreeSet<ReservationId>,
+    watch: &'e Watch,
+    /// Reservations that there are.
+    reservations: u64,
 }
 
 impl Source {
@@ -67,12 +72,13 @@ impl Source {
         };
         let restored = Restored { activities: 0, archived: 0, reservations: 0, unknown };
         let (waiting, sold, done) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        let mut rebuild = Rebuild { engine, restored, waiting, sold, done };
+        let (watch, reservations) = (&self.watch, 0);
+        let mut rebuild = Rebuild { engine, restored, waiting, sold, done, watch, reservations };
         let mut snapshot = self.readers.snapshot().await?;
         rebuild.run(&mut snapshot).await?;
         drop(snapshot);
-        self.readers.close().await;
         let restored = rebuild.restored;
+        self.readers.close().await;
         engine.all_durable().map_err(|_| RestoreError::Log)?;
         super::take::take(&self, engine).await?;
         Ok(restored)
@@ -109,6 +115,7 @@ impl Rebuild<'_> {
                     }
                 }
                 self.settle()?;
+                (self.watch)(self.restored.reservations, self.reservations);
             }
         }
         for (kind, value, reason, expires_ms) in facts::blacklist(snapshot).await? {
@@ -129,6 +136,9 @@ impl Rebuild<'_> {
                 let page = facts::reservations(snapshot, after, restocked_only).await?;
                 let Some(last) = page.last() else { break };
                 after = last.id.get();
+                if !restocked_only {
+                    self.reservations += page.len() as u64;
+                }
                 for row in page.iter().filter(|row| row.status == Status::Confirmed) {
                     let sold = self.sold.entry(row.activity).or_default();
                     *sold = match restocked_only {

@@ -26,6 +26,7 @@ const RULES: &[Rule] = &[
     Rule { name: "functions", product: &["engine"], tests: &[] },
     Rule { name: "sim", product: &["bridge", "engine", "wal"], tests: &[] },
     Rule { name: "benches", product: &["bridge", "engine", "wal"], tests: &["migrations"] },
+    Rule { name: "benches/uring", product: &["wal"], tests: &[] },
     Rule { name: "loom-tests", product: &["engine", "wal"], tests: &[] },
     Rule { name: "xtask", product: &[], tests: &[] },
 ];
