@@ -22,6 +22,8 @@ const ROUNDS: usize = 3;
 /// A turn without a snapshot.
 const QUIET: Duration = Duration::from_secs(3);
 
+type Answer = engine::Pending<Result<engine::Purchase, engine::Refused>>;
+
 /// What buyers had to wait.
 #[derive(Default)]
 struct Waits(Vec<Duration>);
@@ -45,7 +47,7 @@ impl Waits {
 
 /// Buys `rate` times a second until `done` says so.
 fn buy(sale: &Sale, rate: u32, done: impl Fn() -> bool) -> Vec<Duration> {
-    let sent = Mutex::new(VecDeque::new());
+    let sent = Mutex::new(VecDeque::<(Instant, Answer)>::new());
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| {
@@ -54,9 +56,8 @@ fn buy(sale: &Sale, rate: u32, done: impl Fn() -> bool) -> Vec<Duration> {
                 let next = sent.lock().unwrap().pop_front();
                 match next {
                     Some((due, pending)) => {
-                        let pending: engine::Pending<_> = pending;
                         pending.wait().unwrap().unwrap();
-                        waits.push(Instant::elapsed(&due));
+                        waits.push(due.elapsed());
                     }
                     None if ended.load(Ordering::Acquire) => return waits,
                     None => std::thread::yield_now(),

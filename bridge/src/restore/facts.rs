@@ -25,11 +25,7 @@ pub struct Source {
     pub(super) cursor: Cursor,
     request_hash_key: [u8; 16],
     order_prefix: Option<OrderPrefix>,
-    pub(super) watch: Watch,
 }
-
-/// Told how many reservations have come over, and how many there are.
-pub type Watch = Box<dyn Fn(u64, u64)>;
 
 impl Source {
     /// Looks at `database`.
@@ -63,13 +59,7 @@ impl Source {
             .and_then(|it| it.get(..it.len().checked_sub(17)?)?.parse().ok())
             .and_then(OrderPrefix::new);
         drop(snapshot);
-        let watch: Watch = Box::new(|_, _| ());
-        Ok(Self { database, readers, cursor, request_hash_key, order_prefix, watch })
-    }
-
-    /// Lets `watch` know of every page that has come over.
-    pub fn watched(self, watch: Watch) -> Self {
-        Self { watch, ..self }
+        Ok(Self { database, readers, cursor, request_hash_key, order_prefix })
     }
 
     /// The key under which the lost log hashed request ids.

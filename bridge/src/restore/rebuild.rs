@@ -14,9 +14,7 @@ use engine::core::event::{Actor, Body, Definition, Event, Status};
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use engine::{Busy, Engine, LogUnavailable, OldId, Pending};
 
-use super::facts::{
-    self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Source, Watch,
-};
+use super::facts::{self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Source};
 use super::money::requested;
 use super::{NUMBERS_LEFT_FREE, RestoreError, Unknown};
 use crate::sql::readers::Snapshot;
@@ -51,7 +49,7 @@ pub(super) struct Rebuild<'e> {
     /// Units per activity that the reservations to come have sold.
     sold: BTreeMap<u64, u64>,
     done: BTreeSet<ReservationId>,
-    watch: &'e Watch,
+    watch: &'e dyn Fn(u64, u64),
     /// Reservations that there are.
     reservations: u64,
 }
@@ -63,6 +61,18 @@ impl Source {
     /// # Errors
     /// [`RestoreError`]; the database is as it was.
     pub async fn rebuild(self, engine: &Engine) -> Result<Restored, RestoreError> {
+        self.rebuild_watched(engine, &|_, _| ()).await
+    }
+
+    /// The same; `watch` is told now and then how many reservations have come over, of how many.
+    ///
+    /// # Errors
+    /// As [`rebuild`](Self::rebuild).
+    pub async fn rebuild_watched(
+        self,
+        engine: &Engine,
+        watch: &dyn Fn(u64, u64),
+    ) -> Result<Restored, RestoreError> {
         let unknown = Unknown {
             uuid: self.cursor.uuid,
             epoch: self.cursor.epoch,
@@ -72,7 +82,7 @@ impl Source {
         };
         let restored = Restored { activities: 0, archived: 0, reservations: 0, unknown };
         let (waiting, sold, done) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        let (watch, reservations) = (&self.watch, 0);
+        let reservations = 0;
         let mut rebuild = Rebuild { engine, restored, waiting, sold, done, watch, reservations };
         let mut snapshot = self.readers.snapshot().await?;
         rebuild.run(&mut snapshot).await?;

@@ -99,8 +99,9 @@ fn restore(args: Args) -> Result<Restored, CommandError> {
         let options = options(&settings, &source, strangers);
         let (engine, _) = Engine::open(options)?;
         let bar = Bar::of_steps("taking reservations over");
-        let watch = Box::new(move |done, total| bar.reach(done, total));
-        let restored = source.watched(watch).rebuild(&engine).await?;
+        let watch = |done, total| bar.reach(done, total);
+        let restored = source.rebuild_watched(&engine, &watch).await?;
+        drop(bar);
         let (identity, activities) = (engine.identity(), engine.live_activities());
         engine.close()?;
         if let Some(url) = &settings.redis {
