@@ -6,6 +6,7 @@
 //! | the segment being filled    | notes it in CONTROL                  | read and sealed by the next  |
 //! |                             |                                      | start; to `quarantine/` once |
 //! |                             |                                      | it is given back             |
+//! | a segment synced at a start | notes it in CONTROL                  | the same                     |
 //! | a spare, made or headed     | moves it to `quarantine/`            |                              |
 //! | CONTROL, a directory        |                                      |                              |
 //!

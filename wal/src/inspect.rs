@@ -16,7 +16,8 @@ use crate::names;
 use crate::open::{io_error, read_control};
 use crate::progress::Progress;
 use crate::reader::Reader;
-use crate::recover::{self, Extent, FRAMES_AT, Reach, Replay, TornTail};
+use crate::record::Record;
+use crate::recover::{self, EachRecord, Extent, FRAMES_AT, Reach, Replay, TornTail};
 use crate::scan::{self, Scanner};
 use crate::snapshot::{self, SnapshotError, SnapshotReader};
 use crate::start::Start;
@@ -130,10 +131,10 @@ impl<'a> Inspecting<'a> {
     pub(crate) fn read_needed(&self) -> Result<Lsn, OpenError> {
         let start = self.snapshots.last().map(|(_, start)| start);
         let how = (Reach::Everything, Extent::Needed);
-        let recovered =
-            recover::recover(self.device, &self.control, how, start, &self.progress, &mut |_| {
-                Ok(())
-            })?;
+        let (device, control, progress) = (self.device, &self.control, &self.progress);
+        let mut ignore = |_: &Record<'_>| Ok(());
+        let replay = &mut EachRecord(&mut ignore);
+        let recovered = recover::recover(device, control, how, start, progress, replay)?;
         Ok(recovered.last_lsn)
     }
 
@@ -147,9 +148,9 @@ impl<'a> Inspecting<'a> {
         let reach = if self.lock.is_some() { Reach::Everything } else { Reach::Promised };
         let start = self.snapshots.iter().find(|(_, start)| Some(start.lsn) == from);
         let (device, control) = (self.device, &self.control);
-        let start = start.map(|(_, start)| start);
+        let (start, how) = (start.map(|(_, start)| start), (reach, Extent::All));
         let recovered =
-            recover::recover(device, control, (reach, Extent::All), start, &self.progress, replay)?;
+            recover::recover(device, control, how, start, &self.progress, &mut EachRecord(replay))?;
         Ok(Inspection {
             uuid: control.log_uuid,
             epoch: control.epoch,

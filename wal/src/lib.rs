@@ -113,7 +113,7 @@ pub use open::{Judged, OpenOptions, OpenReport, Opening};
 pub use progress::Progress;
 pub use reader::{Frame, Reader};
 pub use record::{RECORD_HEADER_BYTES, Record, RecordError, Records, record_bytes};
-pub use recover::{Replay, TornTail};
+pub use recover::{RECORDS_AHEAD, Replay, Replaying, TornTail};
 pub use repair::{Loss, RepairError, Repaired, repair};
 pub use retention::{RetentionLimits, SinkClass, SinkError, SinkState};
 pub use retire::{Retired, drop_sink};

@@ -21,7 +21,7 @@ use crate::names;
 use crate::planted::{self, Bug};
 use crate::premises::{Found, check_format, look, refuse_foreign, suitable};
 use crate::progress::Progress;
-use crate::recover::{self, Extent, Reach, Recovered, Replay, TornTail};
+use crate::recover::{self, EachRecord, Extent, Reach, Recovered, Replay, Replaying, TornTail};
 use crate::retention::Retention;
 use crate::snapshot::{Candidates, SnapshotReader, tidy_up};
 use crate::spares::Spares;
@@ -64,7 +64,7 @@ pub struct OpenReport {
 
 /// A log on its way to be opened, step by step, for an owner that must know the constants before
 /// the first record and wants its say after the last. An existing log is changed on disk by
-/// [`Judged::finish`] alone.
+/// [`Judged::finish`] alone, but for a note in CONTROL of a segment that saw an I/O error.
 pub struct Opening {
     device: Arc<dyn Device>,
     on_fatal: OnFatal,
@@ -138,7 +138,12 @@ impl Opening {
     /// Reads the log after the snapshot given last, handing every record to `replay`, and judges
     /// its end.
     pub fn replay(self, replay: &mut Replay<'_>) -> Result<Judged, OpenError> {
-        sync_tail(&*self.device, &self.control)?;
+        self.replay_into(&mut EachRecord(replay))
+    }
+
+    /// The same, into an owner that is shown what comes next.
+    pub fn replay_into(mut self, replay: &mut dyn Replaying) -> Result<Judged, OpenError> {
+        sync_tail(&*self.device, &mut self.control, &*self.control_file)?;
         let how = (Reach::Everything, Extent::Needed);
         let start = self.snapshots.start();
         let recovered =
@@ -313,18 +318,25 @@ pub(crate) fn sync_control(device: &dyn Device) -> Result<(), OpenError> {
 }
 
 /// Makes durable what a killed process left in the page cache, before it is read and believed: a
-/// power cut after this start could take it back otherwise.
-fn sync_tail(device: &dyn Device, control: &Control) -> Result<(), OpenError> {
+/// power cut after this start could take it back otherwise. A segment that can't be synced is noted
+/// in CONTROL (W7): though it was closed cleanly it is not one to use again.
+fn sync_tail(
+    device: &dyn Device,
+    control: &mut Control,
+    control_file: &dyn File,
+) -> Result<(), OpenError> {
     if planted::has(Bug::SkipSyncAtOpen) {
         return Ok(());
     }
     let ids = listing::list_segments(device, control)?;
     for id in ids.iter().rev().take(2) {
         let path = names::segment(*id);
-        device
-            .open(&path)
-            .and_then(|file| file.sync_data())
-            .map_err(io_error(device, "sync", &path))?;
+        let file = device.open(&path).map_err(io_error(device, "open", &path))?;
+        if let Err(source) = file.sync_data() {
+            condemn(control, *id);
+            let _ = control.write(control_file);
+            return Err(io_error(device, "sync", &path)(source));
+        }
     }
     device.sync_dir(names::WAL_DIR).map_err(io_error(device, "sync", names::WAL_DIR))?;
     device.sync_dir("").map_err(io_error(device, "sync", ""))

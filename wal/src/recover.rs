@@ -86,6 +86,38 @@ pub(crate) fn lane(shard: u16, shard_count: u16) -> Option<usize> {
     }
 }
 
+/// Records that are shown ahead: more than the processor fetches at once, few enough to be at hand
+/// still when their turn comes.
+pub const RECORDS_AHEAD: usize = 64;
+
+/// An owner that wants to know what comes next, so that what it will need is fetched from memory
+/// side by side.
+pub trait Replaying {
+    /// Shows the next [`RECORDS_AHEAD`] records, or fewer; more may follow. None has happened yet.
+    fn look_ahead(&mut self, records: Records<'_>);
+
+    /// Takes the next record.
+    ///
+    /// # Errors
+    /// Why it cannot have happened: the log is refused.
+    fn take(&mut self, record: &Record<'_>)
+    -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+}
+
+/// One that takes each record as it comes.
+pub(crate) struct EachRecord<'a, 'b>(pub(crate) &'a mut Replay<'b>);
+
+impl Replaying for EachRecord<'_, '_> {
+    fn look_ahead(&mut self, _records: Records<'_>) {}
+
+    fn take(
+        &mut self,
+        record: &Record<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        (self.0)(record)
+    }
+}
+
 /// Reads the log from `start` on, handing every record after it to `replay`, and judges its end.
 pub(crate) fn recover(
     device: &dyn Device,
@@ -93,7 +125,7 @@ pub(crate) fn recover(
     (reach, extent): (Reach, Extent),
     start: Option<&Start>,
     progress: &Progress,
-    replay: &mut Replay<'_>,
+    replay: &mut dyn Replaying,
 ) -> Result<Recovered, OpenError> {
     let ids = list_segments(device, control)?;
     let headers: Vec<SegmentHeader> =
@@ -153,14 +185,16 @@ impl Segment<'_> {
     fn recover(
         &self,
         reach: Reach,
-        replay: &mut Replay<'_>,
+        replay: &mut dyn Replaying,
         recovered: &mut Recovered,
     ) -> Result<(), OpenError> {
         let Self { device, header, .. } = *self;
         let path = names::segment(header.segment_id);
-        let opened = match planted::has(Bug::TailReadThroughCache) {
-            true => device.open(&path),
-            false => device.open_uncached(&path),
+        let opened = match (self.successor, reach) {
+            _ if planted::has(Bug::TailReadThroughCache) => device.open(&path),
+            // What is promised is looked for first.
+            (None, Reach::Promised) => device.open_uncached(&path),
+            _ => device.open_ahead(&path, FRAMES_AT, self.bytes()),
         };
         let file = opened.map_err(|source| OpenError::Io {
             op: "open",
@@ -168,11 +202,10 @@ impl Segment<'_> {
             source,
         })?;
         let limit = match (self.successor, reach) {
-            (Some(next), _) => next.prev_end_offset,
-            (None, Reach::Everything) => header.segment_bytes,
             (None, Reach::Promised) => {
                 scan::survey(&*file, header, FRAMES_AT).promised_through.max(FRAMES_AT)
             }
+            _ => self.bytes(),
         };
         let (end, stop) = self.read(Arc::clone(&file), limit, replay, recovered)?;
         recovered.end = Some(end);
@@ -190,7 +223,7 @@ impl Segment<'_> {
         &self,
         file: Arc<dyn File>,
         limit: u64,
-        replay: &mut Replay<'_>,
+        replay: &mut dyn Replaying,
         recovered: &mut Recovered,
     ) -> Result<(LogEnd, Stop), OpenError> {
         let format = &self.control.format;
@@ -201,7 +234,12 @@ impl Segment<'_> {
                 Err(stop) => break stop,
             };
             let mut records = 0;
-            for record in Records::new(scanned.payload, scanned.header.first_lsn) {
+            let mut left = Records::new(scanned.payload, scanned.header.first_lsn);
+            loop {
+                if (records as usize).is_multiple_of(RECORDS_AHEAD) {
+                    replay.look_ahead(left.clone());
+                }
+                let Some(record) = left.next() else { break };
                 records += 1;
                 let record = record
                     .map_err(|error| OpenError::Rejected { lsn: error.0, why: error.into() })?;
@@ -316,7 +354,7 @@ fn take(
     record: &Record<'_>,
     shard_count: u16,
     recovered: &mut Recovered,
-    replay: &mut Replay<'_>,
+    replay: &mut dyn Replaying,
 ) -> Result<(), OpenError> {
     let rejected = |why| OpenError::Rejected { lsn: record.lsn, why };
     let seq = lane(record.shard, shard_count)
@@ -326,5 +364,5 @@ fn take(
         return Err(rejected(format!("shard sequence {} after {seq}", record.shard_seq).into()));
     }
     *seq = record.shard_seq;
-    replay(record).map_err(rejected)
+    replay.take(record).map_err(rejected)
 }

@@ -231,7 +231,7 @@ impl Engine {
         let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
         let mut replayed =
             begin(&mut opening, || Replayed::new(format.shard_count, &owner, table_seed, ()))?;
-        let judged = opening.replay(&mut |record| Ok(replayed.take(record)?))?;
+        let judged = opening.replay_into(&mut replayed)?;
         let clocks = Clocks::of(options.time.clone());
         let (opened_ms, last_ms) = (clocks.wall_ms(), replayed.last_ms);
         if opened_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {
