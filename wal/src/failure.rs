@@ -1,14 +1,16 @@
 //! A failed operation of the log: all stops, and the file that saw the error is never used again
 //! (W7).
 //!
-//! | the file                    | the failing process, as its last act | later                        |
-//! |-----------------------------|--------------------------------------|------------------------------|
-//! | the segment being filled    | notes it in CONTROL                  | read and sealed by the next  |
-//! |                             |                                      | start; to `quarantine/` once |
-//! |                             |                                      | it is given back             |
-//! | a segment synced at a start | notes it in CONTROL                  | the same                     |
-//! | a spare, made or headed     | moves it to `quarantine/`            |                              |
-//! | CONTROL, a directory        |                                      |                              |
+//! | the file              | the failing process, as its last act | later                        |
+//! |-----------------------|--------------------------------------|------------------------------|
+//! | the segment in use    | notes it in CONTROL                  | read and sealed by the next  |
+//! |                       |                                      | start; to `quarantine/` once |
+//! |                       |                                      | it is given back             |
+//! | a segment synced at a | notes it in CONTROL                  | the same                     |
+//! | start                 |                                      |                              |
+//! | a spare, made or      | moves it to `quarantine/`            |                              |
+//! | headed                |                                      |                              |
+//! | CONTROL, a directory  |                                      |                              |
 //!
 //! A broken disk may refuse the last act too. So whatever a run did not close stays suspect
 //! without a note: its last segment is removed when it is given back, not used again, and a spare

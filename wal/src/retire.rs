@@ -11,7 +11,7 @@
 //! A file that becomes a spare holds frames of one life alone: whatever stood beyond its seal (a
 //! torn write, a life before) is zeroed and synced before it gets the name of a spare. So the next
 //! life knows one stamp by which to tell what is stale (W8). A segment whose run did not end
-//! cleanly is not used again: an error may have ended it that [nobody could note](crate::failure).
+//! cleanly is not used again: an error may have ended it that nobody could note.
 
 use std::io;
 use std::sync::Arc;

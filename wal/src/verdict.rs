@@ -7,8 +7,7 @@
 //!
 //! | case | evidence at P                                                        | verdict |
 //! |------|----------------------------------------------------------------------|---------|
-//! | A    | zero, or [what an earlier life left](crate::leftover), nothing of    | end     |
-//! |      | this life beyond                                                     |         |
+//! | A    | zero, or what an earlier life left; nothing of this life beyond      | end     |
 //! | B    | not the next frame, no promise beyond P, damage within what can be   | end,    |
 //! |      | in flight                                                            | reported|
 //! | C    | a frame beyond P promises more than P                                | refuse  |

@@ -76,7 +76,7 @@ impl<W: Witness> Replayed<W> {
         Ok(())
     }
 
-    /// Has what is known of the next buyers fetched from memory side by side: those of one activity,
+    /// Has what is known of the next buyers fetched from memory side by side: of one activity alone,
     /// which in a rush are all of them.
     fn fetch(&self, records: Records<'_>) {
         let buyers = records.take(RECORDS_AHEAD).map_while(Result::ok).filter_map(|record| {
