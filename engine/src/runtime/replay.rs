@@ -76,8 +76,8 @@ impl<W: Witness> Replayed<W> {
         Ok(())
     }
 
-    /// Has what is known of the next buyers fetched from memory side by side: of one activity alone,
-    /// which in a rush are all of them.
+    /// Has what is known of the next buyers fetched from memory side by side: of one activity
+    /// alone, which in a rush is all of them.
     fn fetch(&self, records: Records<'_>) {
         let buyers = records.take(RECORDS_AHEAD).map_while(Result::ok).filter_map(|record| {
             let (activity, user) = codec::buyer(record.kind, record.kind_version, record.body)?;
