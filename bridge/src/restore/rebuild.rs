@@ -50,6 +50,9 @@ pub(super) struct Rebuild<'e> {
     sold: BTreeMap<u64, u64>,
     done: BTreeSet<ReservationId>,
     operations: Operations,
+    watch: &'e dyn Fn(u64, u64),
+    /// Reservations that there are.
+    reservations: u64,
 }
 
 impl Source {
@@ -59,6 +62,18 @@ impl Source {
     /// # Errors
     /// [`RestoreError`]; the database is as it was.
     pub async fn rebuild(self, engine: &Engine) -> Result<Restored, RestoreError> {
+        self.rebuild_watched(engine, &|_, _| ()).await
+    }
+
+    /// The same; `watch` is told now and then how many reservations have come over, of how many.
+    ///
+    /// # Errors
+    /// As [`rebuild`](Self::rebuild).
+    pub async fn rebuild_watched(
+        self,
+        engine: &Engine,
+        watch: &dyn Fn(u64, u64),
+    ) -> Result<Restored, RestoreError> {
         let unknown = Unknown {
             uuid: self.cursor.uuid,
             epoch: self.cursor.epoch,
@@ -68,13 +83,14 @@ impl Source {
         };
         let restored = Restored { activities: 0, archived: 0, reservations: 0, unknown };
         let (waiting, sold, done) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        let operations = Operations::new();
-        let mut rebuild = Rebuild { engine, restored, waiting, sold, done, operations };
+        let (operations, reservations) = (Operations::new(), 0);
+        let mut rebuild =
+            Rebuild { engine, restored, waiting, sold, done, operations, watch, reservations };
         let mut snapshot = self.readers.snapshot().await?;
         rebuild.run(&mut snapshot).await?;
         drop(snapshot);
-        self.readers.close().await;
         let restored = rebuild.restored;
+        self.readers.close().await;
         engine.all_durable().map_err(|_| RestoreError::Log)?;
         super::take::take(&self, engine).await?;
         Ok(restored)
@@ -112,6 +128,7 @@ impl Rebuild<'_> {
                     }
                 }
                 self.settle()?;
+                (self.watch)(self.restored.reservations, self.reservations);
             }
         }
         for (kind, value, reason, expires_ms) in facts::blacklist(snapshot).await? {
@@ -132,6 +149,9 @@ impl Rebuild<'_> {
                 let page = facts::reservations(snapshot, after, restocked_only).await?;
                 let Some(last) = page.last() else { break };
                 after = last.id.get();
+                if !restocked_only {
+                    self.reservations += page.len() as u64;
+                }
                 for row in page.iter().filter(|row| row.status == Status::Confirmed) {
                     let sold = self.sold.entry(row.activity).or_default();
                     *sold = match restocked_only {
