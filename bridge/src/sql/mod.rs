@@ -14,8 +14,7 @@
 pub mod accounts;
 mod activities;
 pub mod archived;
-mod audit;
-pub mod audit_list;
+pub mod audit;
 mod blacklist;
 mod chunks;
 pub mod database;

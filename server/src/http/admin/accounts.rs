@@ -11,10 +11,11 @@ use bridge::sql::store::StoreError;
 use engine::core::ids::{SkuId, UserId};
 use serde::{Deserialize, Serialize};
 
+use super::operator::Operator;
 use crate::app::Shared;
 use crate::http::input::{
-    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, SkuField, UserField, media_type,
-    parse_object, present, read_body, require_json,
+    BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, SkuField, UserField, media_type, parse_object,
+    present, read_body, require_json,
 };
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
@@ -56,14 +57,15 @@ struct ImportedJson {
 /// columns `id`, `title` and `price`. All of it happens or none.
 pub(super) async fn skus(
     State(shared): State<Arc<Shared>>,
-    _: Admin,
+    operator: Operator,
     request: Request,
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
     if media_type(request.headers())?.as_deref() == Some("text/csv") {
         let bytes = read_body(request, &shared, CSV_BYTES_MAX).await?;
         let skus = skus_from_csv(&bytes)?;
-        let made = app.orders.accounts.upsert_skus(&skus, app.engine.now_ms()).await;
+        let made =
+            app.orders.accounts.upsert_skus(Some(operator.by()), &skus, app.engine.now_ms()).await;
         made.map_err(stored)?;
         let body = json(&ImportedJson { imported: skus.len() })?;
         return Ok((StatusCode::CREATED, body).into_response());
@@ -71,7 +73,8 @@ pub(super) async fn skus(
     require_json(request.headers())?;
     let fields: SkuFields = parse_object(&read_body(request, &shared, BODY_BYTES_MAX).await?)?;
     let sku = checked(Sku { id: fields.id.0, title: fields.title.clone(), price: fields.price })?;
-    let made = app.orders.accounts.upsert_skus(&[sku], app.engine.now_ms()).await;
+    let made =
+        app.orders.accounts.upsert_skus(Some(operator.by()), &[sku], app.engine.now_ms()).await;
     made.map_err(stored)?;
     Ok((StatusCode::CREATED, json(&fields)?).into_response())
 }
@@ -172,7 +175,7 @@ struct MadeJson {
 /// so that a list that was cut off can be sent again). All of it happens or none.
 pub(super) async fn users(
     State(shared): State<Arc<Shared>>,
-    _: Admin,
+    operator: Operator,
     request: Request,
 ) -> Result<Response, Problem> {
     let csv = media_type(request.headers())?.as_deref() == Some("text/csv");
@@ -186,7 +189,11 @@ pub(super) async fn users(
     };
     let app = shared.app()?;
     let users = hashed(&shared.passwords, wanted).await?;
-    let made = app.orders.accounts.create_users(&users, existing, app.engine.now_ms()).await;
+    let made = app
+        .orders
+        .accounts
+        .create_users(Some(operator.by()), &users, existing, app.engine.now_ms())
+        .await;
     let created = made.map_err(stored)?;
     let body = json(&MadeJson { created, kept: users.len() - created })?;
     Ok((StatusCode::CREATED, body).into_response())
@@ -204,7 +211,7 @@ pub(super) struct PasswordFields {
 /// `PUT /api/admin/users/{id}/password`
 pub(super) async fn password(
     State(shared): State<Arc<Shared>>,
-    _: Admin,
+    operator: Operator,
     segment: Segment,
     Json(fields): Json<PasswordFields>,
 ) -> Result<StatusCode, Problem> {
@@ -217,7 +224,8 @@ pub(super) async fn password(
         }
     };
     let app = shared.app()?;
-    let set = app.orders.accounts.set_password(id, &hash, app.engine.now_ms()).await;
+    let set =
+        app.orders.accounts.set_password(Some(operator.by()), id, &hash, app.engine.now_ms()).await;
     match set.map_err(stored)? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Problem::with(Code::NotFound, "there is no such account")),

@@ -11,6 +11,7 @@ mod dead_letters;
 mod export;
 mod fields;
 mod limits;
+mod operator;
 mod page;
 mod reconcile;
 mod stock;
