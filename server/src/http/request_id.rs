@@ -55,7 +55,7 @@ static RUN: LazyLock<u64> =
     LazyLock::new(|| getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())));
 
 /// An id that no other of this run has, nor of another run.
-pub(super) fn unique() -> Arc<str> {
+pub(crate) fn unique() -> Arc<str> {
     Arc::from(format!("{:016x}{:016x}", *RUN, COUNTER.fetch_add(1, Ordering::Relaxed)))
 }
 
