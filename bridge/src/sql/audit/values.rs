@@ -70,7 +70,9 @@ fn value(value: &Value<'_>) -> Json {
     match value {
         Value::Text(text) => Json::from(text.as_ref()),
         Value::Integer(number) => Json::from(*number),
-        Value::Null | Value::Bytes(_) => Json::Null,
+        // A dialect may keep text as bytes.
+        Value::Bytes(bytes) => Json::from(String::from_utf8_lossy(bytes)),
+        Value::Null => Json::Null,
     }
 }
 
