@@ -151,6 +151,7 @@ CREATE TABLE payment_callbacks (
     received_at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX payment_callbacks_by_payment ON payment_callbacks (payment_no);
+CREATE INDEX payment_callbacks_by_verdict ON payment_callbacks (verdict, received_at);
 
 CREATE TABLE refunds (
     order_no     TEXT    NOT NULL,
@@ -169,6 +170,7 @@ CREATE TABLE refunds (
     updated_at   INTEGER NOT NULL,
     PRIMARY KEY (order_no, refund_no)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX refunds_by_status ON refunds (status, created_at);
 
 -- Only inserted. `before_qty` and `after_qty` are the units available around the change.
 CREATE TABLE stock_flows (

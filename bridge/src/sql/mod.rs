@@ -26,6 +26,7 @@ mod fault;
 mod flows;
 mod fold;
 pub(crate) mod mend;
+pub mod money_list;
 pub mod mysql;
 pub(crate) mod needs;
 mod orders;

@@ -11,6 +11,7 @@ mod dead_letters;
 mod export;
 mod fields;
 mod limits;
+mod money;
 mod operator;
 mod page;
 mod reconcile;
@@ -39,6 +40,8 @@ pub(super) fn routes() -> Router<Arc<Shared>> {
         .route("/api/admin/dead-letters", get(dead_letters::list))
         .route("/api/admin/dead-letters/{id}/retry", post(dead_letters::retry))
         .route("/api/admin/dead-letters/{id}/rollback", post(dead_letters::rollback))
+        .route("/api/admin/callbacks", get(money::callbacks))
+        .route("/api/admin/refunds", get(money::refunds))
         .route("/api/admin/audit", get(audit::list))
         .route("/api/admin/orders.csv", get(export::orders))
         .route("/api/admin/skus", post(accounts::skus))
