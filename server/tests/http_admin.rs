@@ -9,7 +9,6 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use common::{Answer, PATIENCE, Server, token};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 
 fn admin(
     server: &Server,
@@ -250,7 +249,8 @@ fn a_schedule_that_is_over_is_shown_no_more_and_a_new_date_starts_another() {
 
     let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 2;
     let soon = OffsetDateTime::from_unix_timestamp(i64::try_from(soon).unwrap()).unwrap();
-    let body = json!({"publish_at": soon.format(&Rfc3339).unwrap()});
+    let (date, (hour, minute, second)) = (soon.date(), soon.to_hms());
+    let body = json!({"publish_at": format!("{date}T{hour:02}:{minute:02}:{second:02}Z")});
     let edited = admin(&server, "PUT", &path, &[], Some(&body)).json();
     assert!(edited["publish_at"].is_string(), "{edited}");
     let deadline = Instant::now() + PATIENCE;
