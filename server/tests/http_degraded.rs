@@ -107,6 +107,10 @@ fn goes_on(server: &Server) {
         }
     });
     assert_eq!(breaker(server), "1", "nobody asks any more");
+    let stocks = server.as_admin("GET", "/api/admin/stocks", None).json();
+    let item = &stocks["items"][0];
+    assert_eq!(item["engine"], json!({"total": 10, "available": 6, "locked": 4, "sold": 0}));
+    assert_eq!((&item["sql"], &item["redis"]), (&Value::Null, &Value::Null), "{stocks}");
     assert_eq!(server.as_user(7, "GET", "/api/orders", None).json()["degraded"], true);
     assert_eq!(server.figures(activity), [10, 6, 4, 0]);
 }
