@@ -210,45 +210,6 @@ fn a_silent_stream_is_no_idle_connection_and_ends_with_the_server() {
     assert!(stream.next().is_none());
 }
 
-/// The value of a metric.
-fn metric(server: &Server, name: &str) -> u64 {
-    let text = server.call("GET", "/metrics", &[], "").body;
-    let prefix = format!("{name} ");
-    text.lines().find_map(|line| line.strip_prefix(&prefix)).unwrap().parse().unwrap()
-}
-
-#[test]
-fn a_subscriber_that_does_not_read_is_cut_off_and_the_others_go_on() {
-    let server = Server::start_with(&[], &[("SLUICE_HTTP__WRITE_TIMEOUT", "300ms")]);
-    // More than the sockets between the two hold: the first round alone does not fit.
-    let title = "限".repeat(255);
-    let activities: Vec<_> =
-        (0..400).map(|_| server.activity(&json!({ "title": title }))).collect();
-    let bearer = format!("Bearer {}", token(7, "user"));
-    let headers = [("Authorization", bearer.as_str())];
-    let request = request("GET", "/api/flashsales/events", &headers, "");
-    let silent: Vec<_> = (0..4)
-        .map(|_| {
-            let mut socket = TcpStream::connect(server.address).unwrap();
-            socket2::SockRef::from(&socket).set_recv_buffer_size(4096).unwrap();
-            socket.write_all(request.as_bytes()).unwrap();
-            socket
-        })
-        .collect();
-    let mut reader = Stream::of(&server, 8, "/api/flashsales/events", None);
-    for _ in &activities {
-        reader.next().unwrap();
-    }
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while metric(&server, "sluice_event_subscribers") != 1 {
-        assert!(std::time::Instant::now() < deadline, "who does not read is still there");
-        std::thread::yield_now();
-    }
-    assert_eq!(server.buy(9, activities[0], "a", 1).status, 202);
-    assert_eq!(reader.next().unwrap().data["remaining"], 9);
-    drop(silent);
-}
-
 #[test]
 fn a_rush_is_told_a_few_times_a_second_not_sale_by_sale() {
     let server = Server::start();

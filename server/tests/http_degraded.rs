@@ -82,19 +82,20 @@ fn goes_on(server: &Server) {
         "receiver": "Amy", "phone": "123456", "province": "", "city": "", "district": "",
         "detail": "1 Road",
     });
-    let needing: [(&str, &str, Option<&Value>); 8] = [
+    let needing: [(&str, &str, Option<&Value>); 7] = [
         ("GET", "/api/addresses", None),
         ("PUT", "/api/addresses/default", Some(&addressed)),
         ("GET", "/api/admin/dead-letters", None),
         ("GET", "/api/admin/audit", None),
         ("GET", "/api/admin/callbacks?flagged=true", None),
         ("GET", "/api/admin/refunds?status=open", None),
-        ("GET", "/api/admin/orders.csv", None),
         ("GET", "/api/addresses", None),
     ];
     // Side by side, for one that drags is waited for as long as the breaker lets anybody.
     std::thread::scope(|scope| {
-        for (method, path, body) in needing.into_iter().chain(needing) {
+        // One export at a time.
+        let export = [("GET", "/api/admin/orders.csv", None)];
+        for (method, path, body) in needing.into_iter().chain(needing).chain(export) {
             scope.spawn(move || {
                 let answer = server.as_admin(method, path, body);
                 let verdict = (503, "database_unavailable".to_owned());

@@ -94,10 +94,12 @@ fn shapes() -> Vec<Vec<u8>> {
 }
 
 fn send(server: &Server, method: &str, path: &str, kind: &str, body: &[u8]) -> Answer {
+    // With a key a purchase needs no body at all.
+    let key = if path.contains("/admin/") { "Idempotency-Key: k\r\n" } else { "" };
     let mut connection = Connection::to(server.address);
     connection.send(format!(
         "{method} {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\nContent-Type: {kind}\r\n\
-         Idempotency-Key: k\r\nContent-Length: {}\r\n\r\n",
+         {key}Content-Length: {}\r\n\r\n",
         token(7, "admin"),
         body.len()
     ));

@@ -57,6 +57,8 @@ const ROUTES: &[&str] = &[
     "/api/admin/audit",
     "/api/admin/orders.csv",
     "/api/admin/skus",
+    "/api/admin/callbacks",
+    "/api/admin/refunds",
     "/api/admin/users",
     "/api/admin/users/{id}/password",
     "/api/admin/users/{id}/disable",
