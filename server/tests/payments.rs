@@ -61,7 +61,7 @@ fn a_payment_is_opened_once_paid_once_and_seen_by_its_owner() {
     let payment = opened.json();
     let payment_no = payment["payment_no"].as_str().unwrap();
     assert_eq!(payment_no, format!("{}01", accepted["order_no"].as_str().unwrap()));
-    assert_eq!((&payment["amount"], &payment["channel"]), (&json!(1400), &json!("mock")));
+    assert_eq!((&payment["amount"], &payment["channel"]), (&json!(700), &json!("mock")));
     assert!(payment["expires_at"].as_str() <= accepted["pay_before"].as_str(), "{payment}");
     assert_eq!(open(&server, 7, &accepted["order_no"]).json(), payment, "the same one");
 
