@@ -278,7 +278,11 @@ async fn reserved_and_a_dead_letter_for_a_while(shop: &mut Shop, id: Reservation
             (LAST_AUDIT, &format!("dead_letter_delivered ops req-1 {id} NULL")),
             (
                 LAST_CHANGE,
-                r#"{"dead_letter":"open","status":"dead_letter"} {"dead_letter":"delivered","status":"ordered"} NULL"#,
+                concat!(
+                    r#"{"dead_letter":"open","status":"dead_letter"}"#,
+                    " ",
+                    r#"{"dead_letter":"delivered","status":"ordered"} NULL"#
+                ),
             ),
         ],
     )
@@ -301,7 +305,11 @@ async fn given_back_and_reinstated(shop: &mut Shop, id: ReservationId) {
             (LAST_AUDIT, &format!("release ops req-1 {id} 2")),
             (
                 LAST_CHANGE,
-                r#"{"order_status":"pending_payment","reason":null,"status":"ordered"} {"order_status":"cancelled","reason":"admin","status":"rolled_back"} NULL"#,
+                concat!(
+                    r#"{"order_status":"pending_payment","reason":null,"status":"ordered"}"#,
+                    " ",
+                    r#"{"order_status":"cancelled","reason":"admin","status":"rolled_back"} NULL"#
+                ),
             ),
         ],
     )
@@ -418,7 +426,11 @@ async fn refused_and_refunded(shop: &mut Shop, id: ReservationId, payment_no: &s
             (LAST_AUDIT, "refund ops req-1 R'1 NULL"),
             (
                 LAST_CHANGE,
-                r#"{"order_status":"paid","refund":null} {"order_status":"refunding","refund":"PENDING"} NULL"#,
+                concat!(
+                    r#"{"order_status":"paid","refund":null}"#,
+                    " ",
+                    r#"{"order_status":"refunding","refund":"PENDING"} NULL"#
+                ),
             ),
         ],
     )

@@ -85,9 +85,8 @@ fn run(server: &Server, mut seen: u64, cases: Vec<Case>) -> u64 {
     seen
 }
 
-#[test]
-fn every_command_on_an_activity_is_audited_with_what_it_found_and_left() {
-    let server = Server::start();
+/// An activity, audited as made.
+fn made(server: &Server) -> (u64, u64) {
     let none = Value::Null;
     let create = json!({
         "sku_id": 1, "title": "a", "price": 5, "stock": 10, "per_user_limit": 1,
@@ -98,14 +97,19 @@ fn every_command_on_an_activity_is_audited_with_what_it_found_and_left() {
         "title": "a", "total": 10, "available": 10, "status": "off_sale", "version": 1,
         "start_at": "2020-01-01T00:00:00.000Z",
     });
-    let made = (none.clone(), made);
-    let seen = run(
-        &server,
-        0,
-        vec![case(("POST", all.to_owned()), create, ("create", none.clone()), made)],
-    );
+    let create =
+        case(("POST", all.to_owned()), create, ("create", none.clone()), (none.clone(), made));
+    let seen = run(server, 0, vec![create]);
     let list = server.as_admin("GET", all, None).json();
-    let id = list["items"][0]["id"].as_u64().unwrap();
+    (list["items"][0]["id"].as_u64().unwrap(), seen)
+}
+
+#[test]
+fn every_command_on_an_activity_is_audited_with_what_it_found_and_left() {
+    let server = Server::start();
+    let none = Value::Null;
+    let all = "/api/admin/flashsales";
+    let (id, seen) = made(&server);
     let one = |action: &str| format!("{all}/{id}{action}");
     let switch = |path: &str, action, name: &str, before: Value, after: Value| {
         let change = (json!({ name: before }), json!({ name: after }));
@@ -161,34 +165,24 @@ fn every_command_on_an_activity_is_audited_with_what_it_found_and_left() {
     assert_eq!(newest(&server, entries + 1)["action"], "publish");
 }
 
-#[test]
-fn every_command_about_people_money_and_the_gate_is_audited_too() {
-    let server = Server::start();
-    let activity = server.activity(&json!({"per_user_limit": 5}));
-    let bought = server.buy(7, activity, "a", 1).json();
-    let (id, none) = (bought["pre_deduction_id"].as_u64().unwrap(), Value::Null);
-    let start = 2; // create, publish
-    newest(&server, start);
-    let set = |subject: &str| ("control_set", json!(subject));
-    let cleared = |subject: &str| ("control_clear", json!(subject));
-    let to = |method, path: &str| (method, path.to_owned());
+fn set(subject: &str) -> (&'static str, Value) {
+    ("control_set", json!(subject))
+}
+
+fn cleared(subject: &str) -> (&'static str, Value) {
+    ("control_clear", json!(subject))
+}
+
+fn to(method: &'static str, path: &str) -> (&'static str, String) {
+    (method, path.to_owned())
+}
+
+/// Who may come in, and how often.
+fn at_the_gate() -> Vec<Case> {
+    let none = Value::Null;
     let listed = json!({"kind": "user", "value": "9", "reason": "bot"});
     let unlisted = json!({"kind": "user", "value": "9"});
-    let user = json!({"id": 70, "username": "amy", "password": "correct horse"});
-    let amy = json!({"username": "amy", "role": "user", "has_password": true});
-    let password = json!({"password": "battery staple"});
-    let sku = |title: &str| json!({"id": 7, "title": title, "price": 500});
-    let priced = |title: &str| json!({ "title": title });
-    let cases = vec![
-        case(
-            to("POST", &format!("/api/admin/reservations/{id}/release")),
-            none.clone(),
-            ("release", json!(id.to_string())),
-            (
-                json!({"status": "ordered", "order_status": "pending_payment"}),
-                json!({"status": "rolled_back", "reason": "admin", "order_status": "cancelled"}),
-            ),
-        ),
+    vec![
         case(
             to("POST", "/api/admin/blacklist"),
             listed,
@@ -225,6 +219,18 @@ fn every_command_about_people_money_and_the_gate_is_audited_too() {
             set("limits/rules"),
             (json!({"value": {"user": "5/1s"}}), json!({"value": {"user": "6/1s"}})),
         ),
+    ]
+}
+
+/// What only SQL knows.
+fn accounts_and_catalogue() -> Vec<Case> {
+    let none = Value::Null;
+    let user = json!({"id": 70, "username": "amy", "password": "correct horse"});
+    let amy = json!({"username": "amy", "role": "user", "has_password": true});
+    let password = json!({"password": "battery staple"});
+    let sku = |title: &str| json!({"id": 7, "title": title, "price": 500});
+    let priced = |title: &str| json!({ "title": title });
+    vec![
         case(to("POST", "/api/admin/users"), user, ("user", json!("70")), (none.clone(), amy)),
         case(
             to("PUT", "/api/admin/users/70/password"),
@@ -262,8 +268,28 @@ fn every_command_about_people_money_and_the_gate_is_audited_too() {
             ("reconcile_repair", none.clone()),
             (none.clone(), json!({"differences": 0, "repaired": 0})),
         ),
-    ];
-    run(&server, start, cases);
+    ]
+}
+
+#[test]
+fn every_command_about_people_money_and_the_gate_is_audited_too() {
+    let server = Server::start();
+    let activity = server.activity(&json!({"per_user_limit": 5}));
+    let bought = server.buy(7, activity, "a", 1).json();
+    let (id, none) = (bought["pre_deduction_id"].as_u64().unwrap(), Value::Null);
+    newest(&server, 2); // create, publish
+    let release = vec![case(
+        to("POST", &format!("/api/admin/reservations/{id}/release")),
+        none.clone(),
+        ("release", json!(id.to_string())),
+        (
+            json!({"status": "ordered", "order_status": "pending_payment"}),
+            json!({"status": "rolled_back", "reason": "admin", "order_status": "cancelled"}),
+        ),
+    )];
+    let seen = run(&server, 2, release);
+    let seen = run(&server, seen, at_the_gate());
+    run(&server, seen, accounts_and_catalogue());
     let list = server.as_admin("GET", "/api/admin/audit?page_size=100", None).body;
     for secret in ["correct horse", "battery staple", "argon2"] {
         assert!(!list.contains(secret), "{secret}");

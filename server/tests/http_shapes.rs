@@ -98,8 +98,8 @@ fn send(server: &Server, method: &str, path: &str, kind: &str, body: &[u8]) -> A
     let key = if path.contains("/admin/") { "Idempotency-Key: k\r\n" } else { "" };
     let mut connection = Connection::to(server.address);
     connection.send(format!(
-        "{method} {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\nContent-Type: {kind}\r\n\
-         {key}Content-Length: {}\r\n\r\n",
+        "{method} {path} HTTP/1.1\r\nHost: t\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: {kind}\r\n{key}Content-Length: {}\r\n\r\n",
         token(7, "admin"),
         body.len()
     ));

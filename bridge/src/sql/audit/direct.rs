@@ -31,7 +31,8 @@ impl<'a> Told<'a> {
         Self { by, at_ms, rows: Rows::new(&AUDIT) }
     }
 
-    /// Where an operator did it: `action` made `after` of `before`, JSON objects; of what did not change nothing is said.
+    /// Where an operator did it: `action` made `after` of `before`, JSON objects; of what did not
+    /// change nothing is said.
     pub(in crate::sql) fn push(
         &mut self,
         action: &'static str,

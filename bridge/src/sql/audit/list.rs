@@ -99,8 +99,8 @@ impl Queries {
         let total = count.first().map_or(Ok(0), |record| record.number(0))?;
         let text = format!(
             "SELECT audit_no, actor, request_id, action, activity_id, subject, quantity, \
-             before_value, after_value, created_at FROM audit WHERE {wanted} ORDER BY created_at DESC, audit_no DESC \
-             LIMIT ? OFFSET ?"
+             before_value, after_value, created_at FROM audit WHERE {wanted} \
+             ORDER BY created_at DESC, audit_no DESC LIMIT ? OFFSET ?"
         );
         values.push(Value::integer(window.count));
         values.push(Value::integer(window.offset));
