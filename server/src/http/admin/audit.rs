@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::audit::list::{AuditFilter, AuditRow};
 use engine::core::ids::ActivityId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -13,25 +14,36 @@ use super::page::Page;
 use crate::app::Shared;
 use crate::http::input::{Admin, Params};
 use crate::http::json;
+use crate::http::openapi::{Api, Operation, Tag, id_schema, nullable};
 use crate::http::problem::{Code, Problem};
 use crate::time::Instant;
 
-/// `?actor=&action=&activity_id=&subject=&request_id=&from=&to=&page=&page_size=`; pages from 1,
-/// instants from `from` on and before `to`.
-#[derive(Deserialize)]
+/// `?actor=&action=&activity_id=&subject=&request_id=&from=&to=&page=&page_size=`; pages from 1.
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "AuditQuery")]
 pub(super) struct Wanted {
     actor: Option<String>,
     action: Option<String>,
+    #[serde(default)]
+    #[schemars(schema_with = "id_schema")]
     activity_id: Option<u64>,
+    /// An operation's key, a refund's number, a control, a reservation, an account, a SKU.
     subject: Option<String>,
     request_id: Option<String>,
+    /// Not before this instant.
     from: Option<Instant>,
+    /// Before this instant.
     to: Option<Instant>,
+    /// From 1.
+    #[schemars(range(min = 1, max = u32::MAX))]
     page: Option<u32>,
+    /// Rows of a page; 20 where it is left out.
+    #[schemars(range(min = 1, max = 100))]
     page_size: Option<u32>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Audit")]
 struct ListJson<'a> {
     total: u64,
     page: u32,
@@ -39,7 +51,8 @@ struct ListJson<'a> {
     items: Vec<ActionJson<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Action")]
 struct ActionJson<'a> {
     audit_no: &'a str,
     actor: &'a str,
@@ -51,20 +64,24 @@ struct ActionJson<'a> {
     subject: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quantity: Option<u64>,
-    before: Option<Value>,
-    after: Option<Value>,
+    /// The fields that changed, as they were; `null` where there was nothing.
+    #[schemars(schema_with = "nullable::<Map<String, Value>>")]
+    before: Option<Map<String, Value>>,
+    /// The fields that changed, as they are since; `null` where nothing is left.
+    #[schemars(schema_with = "nullable::<Map<String, Value>>")]
+    after: Option<Map<String, Value>>,
     created_at: Instant,
 }
 
 /// The fields of an action, instants as the API writes them.
-fn fields(text: Option<&str>) -> Option<Value> {
+fn fields(text: Option<&str>) -> Option<Map<String, Value>> {
     let mut fields: Map<String, Value> = serde_json::from_str(text?).ok()?;
     for (name, value) in &mut fields {
         if let (true, Some(ms)) = (name.ends_with("_at"), value.as_u64()) {
             *value = serde_json::to_value(Instant(ms)).unwrap_or_default();
         }
     }
-    Some(Value::Object(fields))
+    Some(fields)
 }
 
 impl<'a> From<&'a AuditRow> for ActionJson<'a> {
@@ -82,6 +99,17 @@ impl<'a> From<&'a AuditRow> for ActionJson<'a> {
             created_at: Instant(row.created_ms),
         }
     }
+}
+
+/// Who did what.
+pub(super) fn routes() -> Api {
+    Api::new().get(
+        "/api/admin/audit",
+        list,
+        Operation::new(Tag::Operations, "listAudit", "Who did what, the newest first")
+            .answers::<ListJson<'_>>(200, "A page of it")
+            .asks_sql(),
+    )
 }
 
 /// The newest first.

@@ -9,6 +9,7 @@ use bridge::sql::audit::direct::By;
 use super::activities::name;
 use crate::app::Shared;
 use crate::http::input::Admin;
+use crate::http::openapi::{Input, Operation};
 use crate::http::problem::Problem;
 use crate::http::request_id::{RequestId, unique};
 
@@ -39,5 +40,11 @@ impl FromRequestParts<Arc<Shared>> for Operator {
         let request_id = RequestId::from_request_parts(parts, shared).await?;
         // The request's own id is the caller's and may come again: rows need one that does not.
         Ok(Self { name: name(&admin), request_id, number: unique() })
+    }
+}
+
+impl Input for Operator {
+    fn describe(operation: &mut Operation) {
+        Admin::describe(operation);
     }
 }
