@@ -51,10 +51,10 @@ const WAYS: [Way; 5] = [
     Way { name: "in process, one caller", together: 1, buy: |sale| lone(sale, COUNT_LONE) },
 ];
 
-/// Ways to serve a million reservations again, and whether by a snapshot.
+/// Ways to serve four million reservations again, and whether by a snapshot.
 const RECOVERIES: [(&str, bool); 2] = [
-    ("recovery of 1,000,000 reservations, replayed", false),
-    ("recovery of 1,000,000 reservations, from a snapshot", true),
+    ("recovery of 4,000,000 reservations, replayed", false),
+    ("recovery of 4,000,000 reservations, from a snapshot", true),
 ];
 
 /// Their names in the table.
@@ -114,7 +114,7 @@ fn push(series: &mut Series, mut run: Run) {
 /// cache, turn by turn.
 #[expect(clippy::unwrap_used, reason = "a bench that can't run ends")]
 fn recovery(rounds: u32, name: &'static str, snapshots: bool) -> [Row; 2] {
-    const COUNT: u64 = 1_000_000;
+    const COUNT: u64 = 4_000_000;
     let dir = benches::data_dir();
     let sale = Sale::at(dir.path(), false);
     sale.fill(COUNT);
