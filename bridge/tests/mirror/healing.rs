@@ -129,6 +129,32 @@ async fn what_the_mirror_keeps_of_activities_is_not_believed_blindly() {
 }
 
 #[tokio::test]
+async fn a_lie_about_an_activity_that_was_believed_is_corrected_for_good() {
+    let mut shop = shop(7).await;
+    let text: String = shop.say("HGET sluice:mirror 30001");
+    let mut words: Vec<_> = text.split(' ').collect();
+    // The end of the sale: the keys' ends follow from it.
+    words[5] = "4000000000000";
+    let mut lie = redis::cmd("HSET");
+    lie.arg("sluice:mirror").arg("30001").arg(words.join(" "));
+    let () = lie.query(&mut shop.redis).unwrap();
+    let sale = shop.sale.clone();
+    let mut mirror = shop.meet().await.unwrap();
+    sale.run(60);
+    while mirror.step().await.unwrap() != Step::CaughtUp {}
+    let end = mirror.scrub_rounds() + 2;
+    while mirror.scrub_rounds() < end {
+        mirror.scrub().await.unwrap();
+        mirror.step().await.unwrap();
+    }
+    assert!(mirror.take_repairs().iter().any(|it| it.key == "sluice:mirror"));
+    sale.run(60);
+    while mirror.step().await.unwrap() != Step::CaughtUp {}
+    drop(mirror);
+    shop.assert_same();
+}
+
+#[tokio::test]
 async fn a_state_that_moves_while_it_is_read_is_written_right() {
     for seed in 10..20 {
         let mut shop = shop(seed).await;

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::task::LocalSet;
 
 use super::client::{Client, ExchangeError};
+use super::lag::Samples;
 use super::pace::Alarm;
 use super::plan::Plan;
 use super::tally::Tally;
@@ -50,6 +51,8 @@ pub(super) struct Load {
     pub(super) address: SocketAddr,
     /// The longest wait for an answer.
     pub(super) time_out: Duration,
+    /// Whoever follows purchases into the stores.
+    pub(super) samples: Arc<Samples>,
     /// The purchase's bytes.
     pub(super) template: PurchaseTemplate,
     /// The shoppers' tokens.
@@ -184,6 +187,9 @@ async fn shop(
         let outcome = client.exchange(&bytes).await;
         let is_refused_connection = matches!(outcome, Err(ExchangeError::Connect(_)));
         let is_new = tally.borrow_mut().record(request, due.elapsed(), outcome);
+        if is_new && let Some(made) = tally.borrow().acceptances.last() {
+            load.samples.offer(made.reservation);
+        }
         counters.answered.fetch_add(1, Ordering::Relaxed);
         counters.accepted.fetch_add(is_new.into(), Ordering::Relaxed);
         if is_refused_connection {

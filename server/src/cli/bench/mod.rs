@@ -3,7 +3,7 @@
 //! [`options`] says what is wanted, [`plan`] which request comes when, [`tokens`] and [`wire`]
 //! prepare the bytes, [`load`] sends them over [`client`] connections at the [`pace`] asked for,
 //! [`tally`] counts what comes back. Then the accepted purchases are followed until they are
-//! orders, [`verify`] compares them with the server's own figures and [`books`] with its database,
+//! orders and [`lag`] tells how long that took, [`verify`] compares them with the server's own figures and [`books`] with its database,
 //! and [`report`] prints all of it.
 //!
 //! The generator is built to be cheap, because it usually shares its machine with the server it
@@ -11,6 +11,7 @@
 
 mod books;
 mod client;
+mod lag;
 mod load;
 mod options;
 mod pace;
@@ -32,6 +33,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use books::Books;
 use client::{Client, ExchangeError};
+use lag::Watch;
 use load::Load;
 use options::HttpArgs;
 use progress::Display;
@@ -95,6 +97,8 @@ enum BenchError {
     DatabaseUrl(#[from] UrlError),
     #[error("database: {0}")]
     Database(#[from] StoreError),
+    #[error("{0}")]
+    Redis(String),
     #[error("an activity's id is a positive number below 2^53")]
     Activity,
     #[error("the generator could not run: {0}; fewer --connections or --threads may help")]
@@ -130,6 +134,8 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
     let books = args.database.as_deref().map(|url| Books::open(url, &before, caught_up_by));
     let books = books.map(|open| runtime.block_on(open)).transpose()?;
 
+    let stores = (args.database.as_deref(), args.redis.as_deref());
+    let watch = Watch::begin(before.id, stores.0, stores.1, args.drain_timeout)?;
     let connections = usize::try_from(args.connections).unwrap_or(usize::MAX);
     let load = Arc::new(Load {
         plan,
@@ -140,6 +146,7 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
         threads: usize::try_from(args.threads).unwrap_or(usize::MAX).min(connections),
         address,
         time_out: args.timeout,
+        samples: watch.samples(),
         template: PurchaseTemplate::new(&authority, before.id, run_number()),
         tokens: TokenTable::sign(args.shoppers, |shopper| {
             signer.sign(args.first_user + u64::from(shopper), Role::User, TOKEN_TTL)
@@ -150,6 +157,7 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
     let (mut tally, elapsed) = load::run(&load, |progress| display.show(progress))?;
     let last_answer = Instant::now();
     let deadline = last_answer + args.drain_timeout;
+    watch.ended(&tally.acceptances, last_answer);
     let checking = async {
         let unknown = std::mem::take(&mut tally.unsettled);
         let (settled, unsettled) = verify::settle(&load, &unknown, deadline).await;
@@ -172,10 +180,11 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
         Ok::<_, BenchError>((checks, drain))
     };
     let (checks, drain) = runtime.block_on(checking)?;
+    let lags = watch.lags()?;
     display.finish();
 
     let run = args.describe(before.id, requests);
-    let report = Report { run, tally: &tally, elapsed, drain: Some(drain), checks: &checks };
+    let report = Report { run, tally: &tally, elapsed, drain: Some(drain), lags: &lags, checks: &checks };
     let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
     // A reader that went away has seen what it wanted; the exit code still tells.
     let _ = io::stdout().write_all(text.as_bytes());

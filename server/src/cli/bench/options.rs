@@ -71,9 +71,13 @@ pub(crate) struct HttpArgs {
     /// The longest wait for the accepted purchases to become orders
     #[arg(long, default_value = "60s", value_parser = parse_duration)]
     pub(super) drain_timeout: Duration,
-    /// The server's database, to count the orders there, too: sqlite:PATH or mysql://...
+    /// The server's database, to count the orders there, too, and to see when it has them:
+    /// sqlite:PATH or mysql://...
     #[arg(long, value_name = "URL")]
     pub(super) database: Option<String>,
+    /// The Redis of the server's mirror (layout `flashsale`), to see when it has the purchases
+    #[arg(long, value_name = "URL")]
+    pub(super) redis: Option<String>,
     /// The same seed shops in the same order
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,

@@ -35,7 +35,8 @@ pub(super) struct Acceptance {
 pub(super) struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    fn new() -> Self {
+    /// None yet.
+    pub(super) fn new() -> Self {
         let latency_us_max = microseconds(LATENCY_MAX);
         // Bounds from the start, not resized on the way: that would stall all connections.
         match Histogram::new_with_max(latency_us_max, SIGNIFICANT_DIGITS) {
@@ -44,8 +45,14 @@ impl Latencies {
         }
     }
 
-    fn record(&mut self, latency: Duration) {
+    /// Adds one.
+    pub(super) fn record(&mut self, latency: Duration) {
         self.0.saturating_record(microseconds(latency));
+    }
+
+    /// Adds another's.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.0 += &other.0;
     }
 
     /// Number of answers.
@@ -190,10 +197,10 @@ impl Tally {
 
     /// Adds another worker's results.
     pub(super) fn merge(&mut self, other: Self) {
-        self.accepted.0 += &other.accepted.0;
-        self.replayed.0 += &other.replayed.0;
-        self.refused.0 += &other.refused.0;
-        self.all.0 += &other.all.0;
+        self.accepted.add(&other.accepted);
+        self.replayed.add(&other.replayed);
+        self.refused.add(&other.refused);
+        self.all.add(&other.all);
         for (code, count) in other.codes {
             *self.codes.entry(code).or_default() += count;
         }

@@ -9,12 +9,13 @@
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Barrier, OnceLock};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
 
+use super::super::lag::Samples;
 use super::super::load::Progress;
 use super::super::plan::Plan;
 use super::super::tally::Tally;
@@ -49,6 +50,7 @@ pub(super) struct Load {
     pub(super) credentials: Option<(String, String)>,
     pub(super) wait_aof: bool,
     pub(super) first_user: u64,
+    pub(super) samples: Arc<Samples>,
     pub(super) calls: Calls,
 }
 
@@ -312,6 +314,9 @@ impl<'a> Worker<'a> {
                 };
                 let latency = now.saturating_duration_since(due);
                 let is_new = self.tally.record_call(request, latency, told);
+                if is_new && let Some(made) = self.tally.acceptances.last() {
+                    self.load.samples.offer(made.reservation);
+                }
                 self.counters.answered.fetch_add(1, Ordering::Relaxed);
                 self.counters.accepted.fetch_add(is_new.into(), Ordering::Relaxed);
                 self.in_flight -= 1;

@@ -14,11 +14,13 @@ mod wire;
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
+use std::time::Instant;
 
 use load::Load;
 pub(super) use options::RespArgs;
 use sale::Console;
 
+use super::lag::Watch;
 use super::progress::Display;
 use super::report::Report;
 use super::tally::Acceptance;
@@ -35,6 +37,8 @@ pub(super) fn run(args: &RespArgs) -> Result<bool, BenchError> {
         None => console.open_sale(run_number(), args.stock(), args.limit)?,
     };
     let before = console.activity(activity)?;
+    let stores = (args.database.as_deref(), args.redis.as_deref());
+    let watch = Watch::begin(activity, stores.0, stores.1, args.drain_timeout)?;
     let load = Load {
         plan,
         requests: requests.unwrap_or(u64::MAX),
@@ -48,10 +52,13 @@ pub(super) fn run(args: &RespArgs) -> Result<bool, BenchError> {
         credentials: args.credentials()?,
         wait_aof: args.wait_aof,
         first_user: args.first_user,
+        samples: watch.samples(),
         calls: wire::Calls::new(activity, run_number()),
     };
     let mut display = Display::new(requests, args.quiet);
     let (tally, elapsed) = load::run(&load, |progress| display.show(progress))?;
+    watch.ended(&tally.acceptances, Instant::now());
+    let lags = watch.lags()?;
     display.finish();
 
     let after = console.activity(activity)?;
@@ -69,6 +76,7 @@ pub(super) fn run(args: &RespArgs) -> Result<bool, BenchError> {
         tally: &tally,
         elapsed,
         drain: None,
+        lags: &lags,
         checks: &checks,
     };
     let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };

@@ -110,6 +110,15 @@ pub(in super::super) struct RespArgs {
     /// The longest wait for an answer
     #[arg(long, default_value = "10s", value_parser = parse_duration)]
     pub(super) timeout: Duration,
+    /// The server's database, to see when it has the orders: sqlite:PATH or mysql://...
+    #[arg(long, value_name = "URL")]
+    pub(super) database: Option<String>,
+    /// The Redis of the server's mirror (layout `flashsale`), to see when it has the purchases
+    #[arg(long, value_name = "URL")]
+    pub(super) redis: Option<String>,
+    /// The longest wait for the last purchase in those two
+    #[arg(long, default_value = "60s", value_parser = parse_duration)]
+    pub(super) drain_timeout: Duration,
     /// The same seed shops in the same order
     #[arg(long, default_value_t = 1)]
     seed: u64,
