@@ -216,7 +216,9 @@ fn plain(value: &Value) -> String {
 #[test]
 fn the_simulated_redis_is_a_valkey_for_the_mirrors_calls() {
     let mut pair = Pair::start(1);
-    assert!(pair.say(redis::cmd("FCALL").arg("sluice_mirror_touch").arg(1).arg("cursor")).is_none());
+    assert!(
+        pair.say(redis::cmd("FCALL").arg("sluice_mirror_touch").arg(1).arg("cursor")).is_none()
+    );
     pair.load();
     for call in 0..CALLS {
         match pair.random.below(12) {

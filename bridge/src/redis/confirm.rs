@@ -37,7 +37,9 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
     ///
     /// # Errors
     /// Where a cursor is gone, or a server does not answer: the mirror must be dropped then.
-    pub fn confirm(&self) -> impl Future<Output = Result<Confirmed, MirrorError>> + Send + use<H, S> {
+    pub fn confirm(
+        &self,
+    ) -> impl Future<Output = Result<Confirmed, MirrorError>> + Send + use<H, S> {
         let applied = self.applied();
         let mut touches: Vec<Option<Cmd>> = vec![None; self.nodes.count()];
         for (id, lane) in self.lanes.iter().filter(|(_, lane)| !lane.text.is_empty()) {

@@ -105,7 +105,6 @@ impl Nodes {
         }
         Ok(Self { nodes, slots })
     }
-
 }
 
 impl Servers for Nodes {

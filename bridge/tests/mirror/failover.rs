@@ -129,7 +129,11 @@ fn a_replica_that_was_cut_off_takes_over_and_is_brought_up_from_the_log() {
     let units = units(&engine);
     for it in &seen {
         let expected = units.range(..=it.cursor).next_back().map(|(_, units)| *units);
-        assert_eq!(Some(it.stock), expected, "a key is not what the log says at its cursor: {it:?}");
+        assert_eq!(
+            Some(it.stock),
+            expected,
+            "a key is not what the log says at its cursor: {it:?}"
+        );
         // What the replica was left with says nothing yet; every call of the mirror does.
         let is_behind = it.cursor > left_at.cursor && it.cursor < end;
         assert!(!is_behind || it.is_stale, "behind, and nobody is told: {it:?}");

@@ -112,12 +112,7 @@ impl Engine {
 
     /// Gives everything back that is overdue in a shard, letting others in between. `in_flight` are
     /// the last records of the holds that are not known to be durable.
-    fn expire_shard(
-        &self,
-        index: u16,
-        serving_since_ms: u64,
-        in_flight: &mut VecDeque<Ticket>,
-    ) {
+    fn expire_shard(&self, index: u16, serving_since_ms: u64, in_flight: &mut VecDeque<Ticket>) {
         let now_ms = self.inner.clock.now_ms();
         loop {
             let mut shard = self.lock(index);

@@ -81,9 +81,10 @@ impl Shop {
             call_records_max: 1 + self.random.index(12),
             step_records_max: 1 + self.random.index(40),
         };
-        let met = self.redis.connect().and_then(|servers| {
-            ready(Mirror::meet_on(host, servers, Layout::Flashsale, bounds))
-        });
+        let met = self
+            .redis
+            .connect()
+            .and_then(|servers| ready(Mirror::meet_on(host, servers, Layout::Flashsale, bounds)));
         self.check_mirror(0)?;
         match met {
             Ok(session) => Ok(Some(session)),

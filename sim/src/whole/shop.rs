@@ -14,8 +14,8 @@ use bridge::sql::sink::{OrderOptions, SINK_NAME};
 use engine::core::command::Refusal;
 use engine::core::ids::{ActivityId, ReservationId};
 use engine::{Busy, Engine, EngineOptions, Pending, PublicStatus, Purchase, Refused, TimeSource};
-use wal::{LogUnavailable, SinkClass};
 use wal::device::sim::{Fate, Image, SimDevice};
+use wal::{LogUnavailable, SinkClass};
 
 use super::host::{SimHost, SimTime};
 use super::ledger::{Ledger, Request};

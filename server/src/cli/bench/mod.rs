@@ -184,7 +184,8 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
     display.finish();
 
     let run = args.describe(before.id, requests);
-    let report = Report { run, tally: &tally, elapsed, drain: Some(drain), lags: &lags, checks: &checks };
+    let report =
+        Report { run, tally: &tally, elapsed, drain: Some(drain), lags: &lags, checks: &checks };
     let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
     // A reader that went away has seen what it wanted; the exit code still tells.
     let _ = io::stdout().write_all(text.as_bytes());

@@ -135,7 +135,8 @@ impl<'a> Item<'a> {
         let found = keys.get(self.key(), now_ms);
         match self {
             Self::Text { value, ends_ms, .. } => found.is_some_and(|it| {
-                matches!(&it.content, Content::Text(text) if text == value) && it.ends_ms == *ends_ms
+                matches!(&it.content, Content::Text(text) if text == value)
+                    && it.ends_ms == *ends_ms
             }),
             Self::Absent { .. } => found.is_none(),
             Self::Hash { fields, ends_ms, .. } => found.is_some_and(|it| {
