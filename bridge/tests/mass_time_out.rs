@@ -1,7 +1,7 @@
 //! A whole sale is left unpaid, and all of it times out at once: in SQL each order ends once, each
 //! unit comes back once, every place in the limit is free, and whoever lost a unit may buy again.
 //!
-//! `SLUICE_TIME_OUTS` says how many there are; the floor of a full run is 100,000.
+//! `SLUICE_TIMED_OUT_ORDERS` says how many there are; the floor of a full run is 100,000.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
@@ -46,7 +46,7 @@ impl TimeSource for Clock {
 }
 
 fn count() -> u64 {
-    std::env::var("SLUICE_TIME_OUTS").map_or(20_000, |it| it.parse().unwrap())
+    std::env::var("SLUICE_TIMED_OUT_ORDERS").map_or(20_000, |it| it.parse().unwrap())
 }
 
 fn open(directory: &Path, clock: &Arc<Clock>) -> Engine {
