@@ -40,6 +40,7 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
     pub(super) async fn resync(&mut self, lanes: &[u64]) -> Result<(), MirrorError> {
         tracing::warn!(lanes = lanes.len(), "the keys in Redis are written anew from the state");
         let lanes: BTreeSet<u64> = lanes.iter().copied().collect();
+        self.scrub.forget_piece();
         for lane in &lanes {
             self.begin(*lane).await?;
         }

@@ -70,6 +70,11 @@ pub(super) struct Scrub {
 }
 
 impl Scrub {
+    /// The keys are written anew: a piece that was taken before says of them what is no more.
+    pub(super) fn forget_piece(&mut self) {
+        self.piece = None;
+    }
+
     /// A call writes `writes`: what they say of the piece is newer.
     pub(super) fn touched(&mut self, lane: u64, writes: &Writes) {
         let piece = self.piece.as_mut();

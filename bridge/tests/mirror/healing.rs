@@ -249,6 +249,23 @@ async fn a_scrubber_beside_a_running_sale_repairs_nothing_that_is_right() {
 }
 
 #[tokio::test]
+async fn what_a_scrubber_took_before_the_keys_were_written_anew_is_not_written() {
+    let mut shop = shop(27).await;
+    let sale = shop.sale.clone();
+    let _: u64 = shop.say("HDEL sluice:mirror 30001");
+    sale.run(30);
+    let mut mirror = shop.meet().await.unwrap();
+    // A piece of the state that the mirror has yet to pass.
+    mirror.scrub().await.unwrap();
+    sale.run(60);
+    while mirror.step().await.unwrap() != Step::CaughtUp {}
+    assert!(mirror.was_resynced());
+    mirror.scrub().await.unwrap();
+    drop(mirror);
+    shop.assert_same();
+}
+
+#[tokio::test]
 async fn keys_that_were_evicted_come_back() {
     let mut shop = shop(22).await;
     let before = keys::present(&mut shop.redis, "flashsale:*").len();
@@ -276,6 +293,26 @@ async fn a_full_server_is_asked_again_until_it_has_room() {
     let () = shop.say("CONFIG SET maxmemory 0");
     assert!(!shop.catch_up().await.unwrap());
     shop.assert_same();
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_to_be_written_is_asked_again_and_says_why() {
+    let table = [
+        ("ACL SETUSER default -fcall", "perm", "ACL SETUSER default +fcall"),
+        // A replica whose primary is away: it answers, and takes no writes.
+        ("REPLICAOF 127.0.0.1 1", "read only", "REPLICAOF NO ONE"),
+    ];
+    for (refusal, says, mend) in table {
+        let mut shop = shop(26).await;
+        shop.sale.run(30);
+        let () = shop.say(refusal);
+        let error = shop.catch_up().await.unwrap_err();
+        let told = error.to_string();
+        assert!(error.is_transient() && told.contains(says) && !told.contains('\n'), "{told}");
+        let () = shop.say(mend);
+        assert!(!shop.catch_up().await.unwrap(), "nothing was lost");
+        shop.assert_same();
+    }
 }
 
 #[tokio::test]
