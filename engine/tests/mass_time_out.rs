@@ -127,6 +127,30 @@ fn assert_exact_in_log(engine: &Engine, activity: ActivityId, total: u64, expect
     assert_eq!(reserved.len() as u64, expected + COMING_BACK);
 }
 
+/// Asks every other sale in turn, waiting for each purchase, until `done`; how many were answered
+/// while units of `large` came back.
+fn buy_elsewhere(
+    engine: &Engine,
+    large: ActivityId,
+    others: &[ActivityId],
+    done: &AtomicBool,
+) -> u64 {
+    let mut during = 0;
+    for user in 1.. {
+        if done.load(Ordering::Relaxed) {
+            break;
+        }
+        let before = figures(engine, large).locked;
+        let id = others[usize::try_from(user % OTHERS).unwrap()];
+        let (user, request) = (UserId::new(user).unwrap(), format!("other-{user}"));
+        let told = engine.reserve(id, user, &request, 1, Front::Http).unwrap();
+        told.wait().unwrap().unwrap();
+        let after = figures(engine, large).locked;
+        during += u64::from(0 < after && after < before);
+    }
+    during
+}
+
 #[test]
 fn all_at_once_each_unit_comes_back_once_and_other_buyers_are_answered() {
     let count = count();
@@ -147,33 +171,15 @@ fn all_at_once_each_unit_comes_back_once_and_other_buyers_are_answered() {
     engine.all_durable().unwrap();
     assert_eq!(u64::from(figures(&engine, activity).locked), count);
 
-    // Every sale is asked in turn, each purchase is waited for, until the last unit is back.
-    let (mut during, done) = (0, AtomicBool::new(false));
-    std::thread::scope(|threads| {
-        let (engine, done) = (&engine, &done);
-        let others = &others;
-        let buyer = threads.spawn(move || {
-            let mut during = 0u64;
-            for user in 1.. {
-                if done.load(Ordering::Relaxed) {
-                    break;
-                }
-                let before = figures(engine, activity).locked;
-                let id = others[usize::try_from(user % OTHERS).unwrap()];
-                let (user, request) = (UserId::new(user).unwrap(), format!("other-{user}"));
-                let told = engine.reserve(id, user, &request, 1, Front::Http).unwrap();
-                told.wait().unwrap().unwrap();
-                let after = figures(engine, activity).locked;
-                during += u64::from(0 < after && after < before);
-            }
-            during
-        });
+    let done = AtomicBool::new(false);
+    let during = std::thread::scope(|threads| {
+        let buyer = threads.spawn(|| buy_elsewhere(&engine, activity, &others, &done));
         clock.0.fetch_add(PAYMENT_TTL_MS, Ordering::Relaxed);
-        while figures(engine, activity).locked > 0 {
+        while figures(&engine, activity).locked > 0 {
             std::thread::yield_now();
         }
         done.store(true, Ordering::Relaxed);
-        during = buyer.join().unwrap();
+        buyer.join().unwrap()
     });
     assert!(during > 0, "nobody else was answered while units came back");
     println!("{count} came back; {during} purchases of others were answered meanwhile");
@@ -189,15 +195,11 @@ fn all_at_once_each_unit_comes_back_once_and_other_buyers_are_answered() {
     drop(engine);
     let engine = open();
     assert_eq!(engine.digest(), digest);
-    let ids: Vec<_> = [1, count].map(|user| UserId::new(user).unwrap()).into();
-    for (user, status) in ids.into_iter().zip([
-        Status::RolledBack(RestoreReason::Timeout),
-        Status::RolledBack(RestoreReason::Timeout),
-    ]) {
-        let request = format!("first-{user}");
+    for user in [1, count] {
+        let (user, request) = (UserId::new(user).unwrap(), format!("first-{user}"));
         let found = engine.find_request(activity, user, &request, 1).unwrap().unwrap();
-        let purchase = found.wait().unwrap().unwrap();
-        assert_eq!(purchase.reservation.reservation.status, status);
+        let status = found.wait().unwrap().unwrap().reservation.reservation.status;
+        assert_eq!(status, Status::RolledBack(RestoreReason::Timeout));
     }
     engine.close().unwrap();
 }

@@ -68,6 +68,18 @@ fn units(engine: &Engine) -> BTreeMap<Lsn, u32> {
     units
 }
 
+/// All that a reader finds until it is told to stop.
+fn watch(mut redis: Connection, activity: ActivityId, stop: &AtomicBool) -> Vec<Seen> {
+    let mut seen = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let now = look(&mut redis, activity);
+        if seen.last() != Some(&now) {
+            seen.push(now);
+        }
+    }
+    seen
+}
+
 #[test]
 fn a_replica_that_was_cut_off_takes_over_and_is_brought_up_from_the_log() {
     let directory = tempfile::tempdir().unwrap();
@@ -108,18 +120,11 @@ fn a_replica_that_was_cut_off_takes_over_and_is_brought_up_from_the_log() {
     wait_for(|| sold.elapsed() > BEHIND);
     let end = engine.durable_lsn();
 
-    let (seen, stop) = (replica.connect(0), Arc::new(AtomicBool::new(false)));
-    let stopped = Arc::clone(&stop);
-    let watching = std::thread::spawn(move || {
-        let (mut redis, mut seen) = (seen, Vec::new());
-        while !stopped.load(Ordering::Relaxed) {
-            let now = look(&mut redis, activity);
-            if seen.last() != Some(&now) {
-                seen.push(now);
-            }
-        }
-        seen
-    });
+    let stop = Arc::new(AtomicBool::new(false));
+    let watching = {
+        let (redis, stop) = (replica.connect(0), Arc::clone(&stop));
+        std::thread::spawn(move || watch(redis, activity, &stop))
+    };
     let () = say(&mut there, "REPLICAOF NO ONE");
     front.lead_to(Some(ports[1]));
     wait_caught_up(&engine, &watcher);

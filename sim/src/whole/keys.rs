@@ -210,10 +210,7 @@ impl KeyHistory {
         for (key, entry) in expected {
             if let Some(activity) = key.strip_prefix(KNOWN) {
                 let known = redis.get(KNOWN, now_ms).map(|it| &it.content);
-                let is_known = matches!((known, &entry.content),
-                    (Some(Content::Hash(fields)), Content::Text(figures))
-                        if fields.get(activity.trim_start()).is_some_and(|it| it.ends_with(figures)));
-                if !is_known && !excused(KNOWN) {
+                if !notes(known, activity.trim_start(), &entry.content) && !excused(KNOWN) {
                     return Err(format!("O7: at LSN {reached} the mirror notes {known:?}"));
                 }
                 continue;
@@ -251,6 +248,16 @@ impl KeyHistory {
             None => Ok(()),
             Some(_) => Err("O11: Redis is called behind though it is not".to_owned()),
         }
+    }
+}
+
+/// Whether the mirror's hash has an activity with these figures.
+fn notes(known: Option<&Content>, activity: &str, figures: &Content) -> bool {
+    match (known, figures) {
+        (Some(Content::Hash(fields)), Content::Text(figures)) => {
+            fields.get(activity).is_some_and(|it| it.ends_with(figures))
+        }
+        _ => false,
     }
 }
 

@@ -3,8 +3,8 @@
 //! [`options`] says what is wanted, [`plan`] which request comes when, [`tokens`] and [`wire`]
 //! prepare the bytes, [`load`] sends them over [`client`] connections at the [`pace`] asked for,
 //! [`tally`] counts what comes back. Then the accepted purchases are followed until they are
-//! orders and [`lag`] tells how long that took, [`verify`] compares them with the server's own figures and [`books`] with its database,
-//! and [`report`] prints all of it.
+//! orders, [`lag`] tells how long the stores took, [`verify`] compares them with the server's own
+//! figures and [`books`] with its database, and [`report`] prints all of it.
 //!
 //! The generator is built to be cheap, because it usually shares its machine with the server it
 //! measures: no allocation per request, no hop between threads, tokens signed up front.
