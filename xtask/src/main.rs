@@ -5,9 +5,10 @@
 //! | `quick` | before each commit: formatting, lints, tidy, unit tests, a small campaign |
 //! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps |
 //! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
-//! | `docs` | renders into docs/ what opens the source files they describe |
+//! | `docs` | renders into docs/ what opens the source files they describe, and `openapi.json` |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
+//! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md |
 //!
 //! Exit status: 0 fine, 1 something failed, 2 usage.
 //!
@@ -17,6 +18,8 @@ mod backports;
 mod debian;
 mod failure;
 mod instructions;
+mod openapi;
+mod peers;
 mod plan;
 mod steps;
 mod tidy;
@@ -28,7 +31,7 @@ use std::process::ExitCode;
 use failure::Failure;
 
 const USAGE: &str = "usage: cargo xtask quick | test [--list | STEP...] | tidy | docs | \
-                     sim ARGS... | bench [ARGS...]";
+                     sim ARGS... | bench [peers] [ARGS...]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -55,8 +58,9 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         ("test", names) => plan::report(steps::run_all(&plan::chosen(plan::test(), names)?)),
         ("tidy", []) => tidy::run(),
-        ("docs", []) => tidy::render_docs(),
+        ("docs", []) => tidy::render_docs().and_then(|()| openapi::render()),
         ("sim", rest) => steps::pass_through(plan::SIM, rest),
+        ("bench", [first, rest @ ..]) if first == "peers" => peers::run(rest),
         ("bench", rest) => steps::pass_through(plan::BENCH, rest),
         _ => Err(Failure::Usage(USAGE.to_owned())),
     }

@@ -17,7 +17,8 @@ use bridge::sql::split::Split;
 use engine::core::ids::{ActivityId, ReservationId};
 
 use super::BenchError;
-use super::tally::{Acceptance, Latencies};
+use super::shared::LoadArgs;
+use super::tally::{Acceptance, Latencies, microseconds};
 
 /// Between two looks for one purchase: the error of the times that are told.
 const LOOK_WAIT: Duration = Duration::from_millis(2);
@@ -149,26 +150,22 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// Watches the stores that are named, if any; none longer than `timeout` for one purchase.
+    /// Watches the stores that are named, if any.
     ///
     /// # Errors
     /// Where a thread can't be had.
-    pub(super) fn begin(
-        activity: u64,
-        database: Option<&str>,
-        redis: Option<&str>,
-        timeout: Duration,
-    ) -> Result<Self, BenchError> {
+    pub(super) fn begin(activity: u64, args: &LoadArgs) -> Result<Self, BenchError> {
+        let LoadArgs { database, redis, drain_timeout: timeout, .. } = args;
         let activity = ActivityId::new(activity).ok_or(BenchError::Activity)?;
-        let sql = database.map(|url| Store::Sql(url.to_owned()));
-        let stores = sql.into_iter().chain(redis.map(|url| Store::Redis(url.to_owned())));
+        let sql = database.clone().map(Store::Sql);
+        let stores = sql.into_iter().chain(redis.clone().map(Store::Redis));
         let stores: Vec<_> =
             stores.flat_map(|store| std::iter::repeat_n(store, WATCHERS)).collect();
         let slots = stores.iter().map(|_| Slot::default()).collect();
         let samples = Arc::new(Samples { slots, end: OnceLock::new() });
         let mut watchers = Vec::new();
         for (index, store) in stores.into_iter().enumerate() {
-            let watcher = Watcher { store, activity, timeout };
+            let watcher = Watcher { store, activity, timeout: *timeout };
             let samples = Arc::clone(&samples);
             let builder = std::thread::Builder::new().name("watcher".to_owned());
             watchers.push(builder.spawn(move || watcher.run(&samples, index))?);
@@ -181,8 +178,9 @@ impl Watch {
         Arc::clone(&self.samples)
     }
 
-    /// The load has ended with `last_answer`: the watchers now wait for the last of `acceptances`.
-    pub(super) fn ended(&self, acceptances: &[Acceptance], last_answer: Instant) {
+    /// The load has just ended: the watchers now wait for the last of `acceptances`.
+    pub(super) fn ended(&self, acceptances: &[Acceptance]) {
+        let last_answer = Instant::now();
         let last = acceptances.iter().map(|one| one.reservation).max();
         let _ = self.samples.end.set(End { last_answer, last: last.and_then(ReservationId::new) });
     }
@@ -222,7 +220,7 @@ impl Watcher {
             while let Some(sample) = samples.taken(&samples.slots[index]).await {
                 let Some(id) = ReservationId::new(sample.reservation) else { continue };
                 line.wait(self.activity, id, sample.accepted + self.timeout).await?;
-                sampled.record(sample.accepted.elapsed());
+                sampled.record(microseconds(sample.accepted.elapsed()));
             }
             let mut last = Duration::ZERO;
             if let Some(End { last_answer, last: Some(id) }) = samples.end.get().copied() {
