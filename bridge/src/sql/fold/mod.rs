@@ -104,7 +104,7 @@ impl<'a, 's> Fold<'a, 's> {
         }
         let reservation = reservation_of(body).and_then(|id| self.by_id.get(&id));
         let Some(reservation) = reservation.map(|index| &self.reservations[*index]) else {
-            let activity = engine::core::codec::activity(body);
+            let activity = codec::activity(body);
             let row = activity.and_then(|activity| self.activities.get(activity));
             return row.map(audit::of_activity).unwrap_or_default();
         };
