@@ -40,7 +40,8 @@ use crate::payments::Payments;
 use crate::production::{self, Finding};
 use crate::reconcile::{self, Reconcile};
 use crate::resp::{self, RespServer};
-use descriptors::{bound_connections, raise_limit};
+use descriptors::bound_connections;
+pub(crate) use descriptors::raise_limit;
 use signals::{Asked, Signals};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
