@@ -24,7 +24,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::{App, Shared};
-use crate::cli::progress::Spinner;
+use crate::cli::progress::Bar;
 use crate::cli::{EXIT_LOG, EXIT_REFUSED, EXIT_USAGE};
 use crate::config::{self, ConfigError, Flags, Http, Loaded, SETTINGS, Settings};
 use crate::demo::{self, DemoError};
@@ -250,9 +250,9 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     options.on_snapshot = Box::new(logs::snapshot);
     options.accept_clock = settings.accept_clock;
     options.accept_file_system = settings.accept_file_system;
-    let spinner = Spinner::start("recovering the log");
+    let bar = Bar::of_reading("recovering the log", &options.progress);
     let opened = tokio::task::spawn_blocking(|| Engine::open(options)).await;
-    drop(spinner);
+    drop(bar);
     let (engine, report) = opened??;
     tracing::info!("{report}");
     if shared.tokens().is_err() {
