@@ -18,7 +18,7 @@ use crate::http::openapi::{Api, Operation, Tag, id_schema, nullable};
 use crate::http::problem::{Code, Problem};
 use crate::time::Instant;
 
-/// Pages from 1, instants from `from` on and before `to`.
+/// `?actor=&action=&activity_id=&subject=&request_id=&from=&to=&page=&page_size=`; pages from 1.
 #[derive(JsonSchema, Deserialize)]
 #[schemars(rename = "AuditQuery")]
 pub(super) struct Wanted {
@@ -27,11 +27,12 @@ pub(super) struct Wanted {
     #[serde(default)]
     #[schemars(schema_with = "id_schema")]
     activity_id: Option<u64>,
+    /// An operation's key, a refund's number, a control, a reservation, an account, a SKU.
     subject: Option<String>,
     request_id: Option<String>,
-    /// The first instant.
+    /// Not before this instant.
     from: Option<Instant>,
-    /// The first instant after the last.
+    /// Before this instant.
     to: Option<Instant>,
     /// From 1.
     #[schemars(range(min = 1, max = u32::MAX))]
@@ -63,24 +64,24 @@ struct ActionJson<'a> {
     subject: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     quantity: Option<u64>,
-    /// What it found, of what it changed.
+    /// The fields that changed, as they were; `null` where there was nothing.
     #[schemars(schema_with = "nullable::<Map<String, Value>>")]
-    before: Option<Value>,
-    /// What it left.
+    before: Option<Map<String, Value>>,
+    /// The fields that changed, as they are since; `null` where nothing is left.
     #[schemars(schema_with = "nullable::<Map<String, Value>>")]
-    after: Option<Value>,
+    after: Option<Map<String, Value>>,
     created_at: Instant,
 }
 
 /// The fields of an action, instants as the API writes them.
-fn fields(text: Option<&str>) -> Option<Value> {
+fn fields(text: Option<&str>) -> Option<Map<String, Value>> {
     let mut fields: Map<String, Value> = serde_json::from_str(text?).ok()?;
     for (name, value) in &mut fields {
         if let (true, Some(ms)) = (name.ends_with("_at"), value.as_u64()) {
             *value = serde_json::to_value(Instant(ms)).unwrap_or_default();
         }
     }
-    Some(Value::Object(fields))
+    Some(fields)
 }
 
 impl<'a> From<&'a AuditRow> for ActionJson<'a> {

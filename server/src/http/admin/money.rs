@@ -16,30 +16,11 @@ use crate::http::openapi::{Api, Operation, Tag};
 use crate::http::problem::{Code, Problem};
 use crate::time::Instant;
 
-/// Money that may need a hand.
-pub(super) fn routes() -> Api {
-    Api::new()
-        .get(
-            "/api/admin/callbacks",
-            callbacks,
-            Operation::new(Tag::Payments, "listCallbacks", "Operators: what providers reported")
-                .about("Flagged is money that fits no order.")
-                .answers::<ListJson<CallbackJson<'_>>>(200, "A page, the newest first")
-                .asks_sql(),
-        )
-        .get(
-            "/api/admin/refunds",
-            refunds,
-            Operation::new(Tag::Payments, "listRefunds", "Operators: refunds and how they stand")
-                .answers::<ListJson<RefundJson<'_>>>(200, "A page, the longest waiting first")
-                .asks_sql(),
-        )
-}
-
 /// `?flagged=&payment_no=&page=&page_size=`, from 1.
 #[derive(JsonSchema, Deserialize)]
 #[schemars(rename = "CallbackQuery")]
-pub(super) struct WantedCallbacks {
+struct WantedCallbacks {
+    /// Money that fits no order, or all the rest.
     flagged: Option<bool>,
     payment_no: Option<String>,
     /// From 1.
@@ -53,7 +34,8 @@ pub(super) struct WantedCallbacks {
 /// `?status=&page=&page_size=`, from 1.
 #[derive(JsonSchema, Deserialize)]
 #[schemars(rename = "RefundQuery")]
-pub(super) struct WantedRefunds {
+struct WantedRefunds {
+    /// `open` is pending or sent.
     #[schemars(extend("enum" = ["open", "pending", "sent", "settled", "failed"]))]
     status: Option<String>,
     /// From 1.
@@ -65,16 +47,25 @@ pub(super) struct WantedRefunds {
 }
 
 #[derive(JsonSchema, Serialize)]
-#[schemars(inline)]
-struct ListJson<T> {
+#[schemars(rename = "Callbacks")]
+struct CallbacksJson<'a> {
     total: u64,
     page: u32,
     page_size: u32,
-    items: Vec<T>,
+    items: Vec<CallbackJson<'a>>,
 }
 
 #[derive(JsonSchema, Serialize)]
-#[schemars(rename = "RecordedCallback")]
+#[schemars(rename = "Refunds")]
+struct RefundsJson<'a> {
+    total: u64,
+    page: u32,
+    page_size: u32,
+    items: Vec<RefundJson<'a>>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ListedCallback")]
 struct CallbackJson<'a> {
     callback_no: &'a str,
     payment_no: &'a str,
@@ -83,14 +74,13 @@ struct CallbackJson<'a> {
     activity_id: Option<u64>,
     amount: u64,
     verdict: &'a str,
-    /// An operator has to see where its money belongs.
     flagged: bool,
     body: String,
     received_at: Instant,
 }
 
 #[derive(JsonSchema, Serialize)]
-#[schemars(rename = "RefundRow")]
+#[schemars(rename = "ListedRefund")]
 struct RefundJson<'a> {
     order_no: &'a str,
     refund_no: &'a str,
@@ -146,8 +136,28 @@ impl<'a> From<&'a RefundRow> for RefundJson<'a> {
     }
 }
 
+/// Money that may need a hand.
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get(
+            "/api/admin/callbacks",
+            callbacks,
+            Operation::new(Tag::Operations, "listCallbacks", "What providers said")
+                .about("Flagged is money that fits no order: an operator has to give it back.")
+                .answers::<CallbacksJson<'_>>(200, "A page, the newest first")
+                .asks_sql(),
+        )
+        .get(
+            "/api/admin/refunds",
+            refunds,
+            Operation::new(Tag::Operations, "listRefunds", "Refunds, and how far they are")
+                .answers::<RefundsJson<'_>>(200, "A page, those that have waited longest first")
+                .asks_sql(),
+        )
+}
+
 /// `GET /api/admin/callbacks`, the newest first. Flagged is money that fits no order.
-pub(super) async fn callbacks(
+async fn callbacks(
     State(shared): State<Arc<Shared>>,
     _: Admin,
     Params(wanted): Params<WantedCallbacks>,
@@ -157,13 +167,13 @@ pub(super) async fn callbacks(
     let orders = &shared.app()?.orders;
     let found = orders.breaker.call(orders.queries.callbacks(&filter, page.window())).await;
     let found = found.map_err(|_| Code::DatabaseUnavailable)?;
-    let items: Vec<_> = found.rows.iter().map(CallbackJson::from).collect();
-    json(&ListJson { total: found.total, page: page.number, page_size: page.size, items })
+    let items = found.rows.iter().map(CallbackJson::from).collect();
+    json(&CallbacksJson { total: found.total, page: page.number, page_size: page.size, items })
         .map(IntoResponse::into_response)
 }
 
 /// `GET /api/admin/refunds`, those that have waited longest first.
-pub(super) async fn refunds(
+async fn refunds(
     State(shared): State<Arc<Shared>>,
     _: Admin,
     Params(wanted): Params<WantedRefunds>,
@@ -177,7 +187,7 @@ pub(super) async fn refunds(
     let orders = &shared.app()?.orders;
     let found = orders.breaker.call(orders.queries.refunds(filter, page.window())).await;
     let found = found.map_err(|_| Code::DatabaseUnavailable)?;
-    let items: Vec<_> = found.rows.iter().map(RefundJson::from).collect();
-    json(&ListJson { total: found.total, page: page.number, page_size: page.size, items })
+    let items = found.rows.iter().map(RefundJson::from).collect();
+    json(&RefundsJson { total: found.total, page: page.number, page_size: page.size, items })
         .map(IntoResponse::into_response)
 }

@@ -45,6 +45,6 @@ impl FromRequestParts<Arc<Shared>> for Operator {
 
 impl Input for Operator {
     fn describe(operation: &mut Operation) {
-        operation.needs_admin();
+        Admin::describe(operation);
     }
 }

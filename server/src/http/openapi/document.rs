@@ -235,10 +235,12 @@ fn query_parameters(query: Schema) -> Vec<Value> {
     let parameter = |(name, mut schema): (String, Value)| {
         let about = schema.as_object_mut().and_then(|it| it.remove("description"));
         let required = is_required(&name);
-        json!({
-            "in": "query", "name": name, "description": about.unwrap_or_default(),
-            "required": required, "schema": schema,
-        })
+        let mut parameter =
+            json!({"in": "query", "name": name, "required": required, "schema": schema});
+        if let Some(about) = about {
+            parameter["description"] = about;
+        }
+        parameter
     };
     fields.into_iter().map(parameter).collect()
 }
