@@ -80,6 +80,18 @@ fn watch(mut redis: Connection, activity: ActivityId, stop: &AtomicBool) -> Vec<
     seen
 }
 
+/// Each reader found what the log says at the cursor, and was told where that is behind `end`.
+fn assert_true_at_every_cursor(seen: &[Seen], units: &BTreeMap<Lsn, u32>, left_at: Lsn, end: Lsn) {
+    for it in seen {
+        let expected = units.range(..=it.cursor).next_back().map(|(_, units)| *units);
+        assert_eq!(Some(it.stock), expected, "a key is not what the log says: {it:?}");
+        // What the replica was left with says nothing yet; every call of the mirror does.
+        let is_behind = it.cursor > left_at && it.cursor < end;
+        assert!(!is_behind || it.is_stale, "behind, and nobody is told: {it:?}");
+    }
+    assert!(seen.iter().any(|it| it.is_stale), "nobody saw it being behind: {seen:?}");
+}
+
 #[test]
 fn a_replica_that_was_cut_off_takes_over_and_is_brought_up_from_the_log() {
     let directory = tempfile::tempdir().unwrap();
@@ -131,19 +143,7 @@ fn a_replica_that_was_cut_off_takes_over_and_is_brought_up_from_the_log() {
     stop.store(true, Ordering::Relaxed);
     let seen = watching.join().unwrap();
 
-    let units = units(&engine);
-    for it in &seen {
-        let expected = units.range(..=it.cursor).next_back().map(|(_, units)| *units);
-        assert_eq!(
-            Some(it.stock),
-            expected,
-            "a key is not what the log says at its cursor: {it:?}"
-        );
-        // What the replica was left with says nothing yet; every call of the mirror does.
-        let is_behind = it.cursor > left_at.cursor && it.cursor < end;
-        assert!(!is_behind || it.is_stale, "behind, and nobody is told: {it:?}");
-    }
-    assert!(seen.iter().any(|it| it.is_stale), "nobody saw it being behind: {seen:?}");
+    assert_true_at_every_cursor(&seen, &units(&engine), left_at.cursor, end);
     assert_eq!(watcher.status().resyncs, 1, "the log reached back: nothing is written anew");
     assert_same(&engine, &replica);
 
