@@ -18,7 +18,6 @@ use super::operations::{self, Operations};
 use super::{RestoreError, Unknown};
 use crate::sql::fill::GONE_SKU;
 use crate::sql::readers::Snapshot;
-use crate::sql::store::StoreError;
 
 /// Rows that contradict others and are named; more are counted.
 const ROWS_NAMED_MAX: usize = 100;

@@ -15,8 +15,7 @@
 pub mod accounts;
 mod activities;
 pub mod archived;
-mod audit;
-pub mod audit_list;
+pub mod audit;
 mod blacklist;
 mod chunks;
 pub mod database;
@@ -29,6 +28,7 @@ pub mod fill;
 mod flows;
 mod fold;
 pub(crate) mod mend;
+pub mod money_list;
 pub mod mysql;
 pub(crate) mod needs;
 mod orders;
