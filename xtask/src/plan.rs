@@ -73,11 +73,21 @@ const FUNCTIONS: Step = Step {
     budget_minutes: 3,
 };
 
-/// Random histories against the reference model, to the floor of docs/reliability.md.
+/// Random histories against the reference model, and races of all that can happen to orders, to the
+/// floors of docs/reliability.md.
 const MODEL: Step = Step {
     name: "model",
-    work: Work::cargo("test --locked --profile ci -p engine --test model_based")
-        .with(&[("SLUICE_CASES", "10000")]),
+    work: Work::cargo("test --locked --profile ci -p engine --test model_based --test lifecycle")
+        .with(&[("SLUICE_CASES", "10000"), ("SLUICE_RACES", "1000000")]),
+    budget_minutes: 4,
+};
+
+/// A whole sale that times out at once, in the engine and in SQL, to the floors of
+/// docs/reliability.md.
+const TIME_OUTS: Step = Step {
+    name: "time-outs",
+    work: Work::cargo("test --locked --profile ci -p engine -p bridge --test mass_time_out")
+        .with(&[("SLUICE_TIME_OUTS", "1000000"), ("SLUICE_TIMED_OUT_ORDERS", "100000")]),
     budget_minutes: 4,
 };
 
@@ -135,6 +145,7 @@ pub(crate) fn test() -> Vec<Step> {
         TESTS_SHOP,
         FUNCTIONS,
         MODEL,
+        TIME_OUTS,
         CAMPAIGNS,
         LOOM,
         INSTRUCTIONS,
