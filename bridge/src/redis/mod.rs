@@ -35,6 +35,7 @@ pub mod writes;
 
 pub use confirm::Confirmed;
 pub use fault::MirrorError;
+pub(crate) use nodes::{Address, Nodes};
 pub use present::Present;
 pub use scrub::Repair;
 pub use take::take_over;

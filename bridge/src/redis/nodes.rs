@@ -24,13 +24,13 @@ const SLOTS: u16 = 16_384;
 
 /// A server, its connection, and a second one for waits: a connection that waits answers nothing
 /// else.
-pub(super) struct Node {
+pub(crate) struct Node {
     pub(super) connection: MultiplexedConnection,
     pub(super) waits: MultiplexedConnection,
 }
 
 /// The servers that a session talks to.
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     nodes: Vec<Node>,
     /// By slot; empty where there is one server.
     slots: Vec<usize>,
@@ -38,13 +38,13 @@ pub(super) struct Nodes {
 
 /// Where and how to connect, checked.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
+pub(crate) struct Address {
     info: ConnectionInfo,
 }
 
 impl Address {
     /// Reads a URL: `redis://<user>:<password>@<host>:<port>/<db>` or `redis+unix://<path>`.
-    pub(super) fn at(url: &str) -> Result<Self, redis::RedisError> {
+    pub(crate) fn at(url: &str) -> Result<Self, redis::RedisError> {
         let info = url.into_connection_info()?;
         // A batch is one write, its answer is waited for: a delayed segment is a delayed batch.
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
@@ -70,12 +70,12 @@ async fn node(info: ConnectionInfo) -> Result<Node, MirrorError> {
 
 impl Nodes {
     /// The one server at `address`.
-    pub(super) async fn one(address: &Address) -> Result<Self, MirrorError> {
+    pub(crate) async fn one(address: &Address) -> Result<Self, MirrorError> {
         Ok(Self { nodes: vec![node(address.info.clone()).await?], slots: Vec::new() })
     }
 
     /// The masters of the cluster that `address` is a member of.
-    pub(super) async fn cluster(address: &Address) -> Result<Self, MirrorError> {
+    pub(crate) async fn cluster(address: &Address) -> Result<Self, MirrorError> {
         let mut seed = connect(address.info.clone()).await?;
         let ranges: Vec<Value> = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut seed).await?;
         let (mut nodes, mut known) = (Vec::new(), Vec::new());
@@ -100,18 +100,18 @@ impl Nodes {
     }
 
     /// All of them.
-    pub(super) fn all(&self) -> &[Node] {
+    pub(crate) fn all(&self) -> &[Node] {
         &self.nodes
     }
 
     /// The server that has the keys of a lane.
-    pub(super) fn index(&self, lane: u64) -> usize {
+    pub(crate) fn index(&self, lane: u64) -> usize {
         let slot = slot(lane.to_string().as_bytes());
         self.slots.get(usize::from(slot)).copied().unwrap_or(0)
     }
 
     /// Sends one command to a server.
-    pub(super) async fn ask<T: FromRedisValue>(
+    pub(crate) async fn ask<T: FromRedisValue>(
         &self,
         index: usize,
         command: &Cmd,
@@ -122,7 +122,7 @@ impl Nodes {
 
     /// Sends `calls`, each to its server; all of a server's in one write. The answers come in the
     /// order of the calls.
-    pub(super) fn send(&self, calls: Vec<(usize, Cmd)>) -> Sent {
+    pub(crate) fn send(&self, calls: Vec<(usize, Cmd)>) -> Sent {
         let mut pipes: Vec<(Pipeline, Vec<usize>)> = Vec::new();
         pipes.resize_with(self.nodes.len(), || (Pipeline::new(), Vec::new()));
         let count = calls.len();
@@ -146,14 +146,14 @@ impl Nodes {
 }
 
 /// Calls on their way. Dropped, they are on their way all the same.
-pub(super) struct Sent {
+pub(crate) struct Sent {
     tasks: JoinSet<Result<Vec<(usize, Value)>, redis::RedisError>>,
     count: usize,
 }
 
 impl Sent {
     /// The answers, in the order of the calls.
-    pub(super) async fn answers(mut self) -> Result<Vec<Value>, MirrorError> {
+    pub(crate) async fn answers(mut self) -> Result<Vec<Value>, MirrorError> {
         let mut answers = vec![Value::Nil; self.count];
         while let Some(done) = self.tasks.join_next().await {
             let told = done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));

@@ -333,7 +333,7 @@ impl Rebuild<'_> {
 }
 
 /// Asks until there is room: the log's threads make it.
-pub(super) fn retried<T>(mut ask: impl FnMut() -> Result<T, Busy>) -> Result<T, RestoreError> {
+pub(crate) fn retried<T>(mut ask: impl FnMut() -> Result<T, Busy>) -> Result<T, RestoreError> {
     loop {
         match ask() {
             Ok(told) => return Ok(told),

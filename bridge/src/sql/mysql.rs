@@ -305,8 +305,12 @@ fn record(row: &MySqlRow) -> Result<Record, StoreError> {
             }
             "BIGINT" | "INT" | "TINYINT" => Value::Integer(row.try_get(index)?),
             "BOOLEAN" => Value::integer(row.try_get::<bool, _>(index)?),
-            "VARCHAR" | "CHAR" => Value::text(row.try_get::<String, _>(index)?),
-            "VARBINARY" | "BINARY" => Value::bytes(row.try_get::<Vec<u8>, _>(index)?),
+            "VARCHAR" | "CHAR" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT" => {
+                Value::text(row.try_get::<String, _>(index)?)
+            }
+            "VARBINARY" | "BINARY" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" => {
+                Value::bytes(row.try_get::<Vec<u8>, _>(index)?)
+            }
             _ => return Err(StoreError::Unreadable { column: index }),
         });
     }

@@ -7,6 +7,7 @@ pub mod faults;
 pub mod follow;
 pub mod history;
 pub mod mariadb;
+pub mod older;
 pub mod place;
 
 use std::sync::{Arc, Mutex};
