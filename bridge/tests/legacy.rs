@@ -89,8 +89,8 @@ async fn projected(engine: &Engine, place: &Place) {
     assert_eq!(bridge.stop(PATIENCE), Drained::Yes);
 }
 
-async fn every_status_comes_over_once_and_units_are_taken_once(place: Place) {
-    let older = Older::beside(&place).await;
+/// A row of each kind: six living orders have left `stock`, three reservations have not.
+async fn of_every_status(older: &Older) {
     older.activity(5, 90).await;
     for (id, status) in [
         ("1", "preparing"),
@@ -113,8 +113,12 @@ async fn every_status_comes_over_once_and_units_are_taken_once(place: Place) {
     older.order_alone("shop-1", 15, 5, "paid", 0).await;
     let shop = "UPDATE orders SET order_type = 'normal' WHERE order_no = 'shop-1'";
     older.place.execute(shop).await;
-    let was = older.digest().await;
+}
 
+async fn every_status_comes_over_once_and_units_are_taken_once(place: Place) {
+    let older = Older::beside(&place).await;
+    of_every_status(&older).await;
+    let was = older.digest().await;
     let directory = tempfile::tempdir().unwrap();
     let engine = open(directory.path());
     let report = adopt(&engine, &older).await;
@@ -122,7 +126,6 @@ async fn every_status_comes_over_once_and_units_are_taken_once(place: Place) {
     assert_eq!(report.doubtful.lines, Vec::<String>::new());
     let Report { activities, unpaid, paid, refunded, given_back, known, .. } = report;
     assert_eq!((activities, unpaid, paid, refunded, given_back, known), (1, 5, 4, 1, 4, 0));
-    // Six living orders had left `stock`, three reservations had not.
     assert_eq!(figures(&engine, ID), [87, 5, 4]);
     let terms = engine.activity(ID).unwrap().terms;
     assert_eq!((terms.price, terms.per_user_limit, terms.payment_ttl_ms), (PRICE, 3, 600_000));
@@ -197,8 +200,8 @@ async fn what_is_new_comes_over_at_the_next_start(place: Place) {
     engine.close().unwrap();
 }
 
-async fn hostile_rows_are_named_and_the_rows_behind_them_go_on(place: Place) {
-    let older = Older::beside(&place).await;
+/// Rows that hold what they can't, and rows that only look like it.
+async fn hostile(older: &Older) {
     older.activity(5, 50).await;
     older.activity(7, 1).await;
     older.place.execute("UPDATE flashsale_activities SET price = -1 WHERE id = 7").await;
@@ -239,7 +242,11 @@ async fn hostile_rows_are_named_and_the_rows_behind_them_go_on(place: Place) {
     older.order(24, 24, 5, ("ordered", "paid")).await;
     older.order(25, 25, 5, ("ordered", "paid")).await;
     set(25, "order_no = 'O-24'").await;
+}
 
+async fn hostile_rows_are_named_and_the_rows_behind_them_go_on(place: Place) {
+    let older = Older::beside(&place).await;
+    hostile(&older).await;
     let directory = tempfile::tempdir().unwrap();
     let engine = open(directory.path());
     let report = adopt(&engine, &older).await;

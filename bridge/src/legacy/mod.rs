@@ -6,7 +6,7 @@
 //! judge    what a row and its order come to, as a table
 //! units    with how many units an activity begins, so that none is taken twice
 //! keys     what its Redis knows beyond its tables
-//! take     adoption events, each once however often this runs
+//! take     what is new; pass: adoption events of it, each once however often this runs
 //! ```
 //!
 //! It runs before anything is sold, at every start, and takes over what is not here yet; then it
@@ -22,6 +22,7 @@
 mod cells;
 mod judge;
 mod keys;
+mod pass;
 mod report;
 mod rows;
 mod schema;

@@ -142,11 +142,11 @@ impl Found {
             Kind::Plain => format!("CAST({column} AS CHAR)"),
             Kind::Binary => format!("CAST({column} AS BINARY)"),
             // In the session's time zone, as the server filled it in. What UNIX_TIMESTAMP has no
-            // number for, beyond 2038 in some releases, is counted.
+            // number for, beyond 2038 in some releases, is counted, by today's offset.
             Kind::Instant => format!(
                 "CAST(COALESCE(NULLIF(FLOOR(UNIX_TIMESTAMP({column}) * 1000), 0), \
-                 TIMESTAMPDIFF(MICROSECOND, '1970-01-01', \
-                 CONVERT_TZ({column}, @@session.time_zone, '+00:00')) DIV 1000) AS CHAR)"
+                 TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {column}) DIV 1000 \
+                 - TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), NOW()) * 1000) AS CHAR)"
             ),
         }
     }

@@ -50,7 +50,7 @@ mod tests {
             entry("token.secret", Some("hunter2hunter2hunter2"), "SLUICE_TOKEN__SECRET"),
             entry("listen", Some("127.0.0.1:1"), "--listen"),
             entry("database", Some("mysql://u:hunter2@h/d"), "--database"),
-            entry("legacy_database", Some("mysql://u:hunter2@o/old"), "--legacy-database"),
+            entry("legacy_database", Some("mysql://u:hunter2@o/old"), "SLUICE_X"),
             entry("demo", Some("false"), "default"),
             entry("redis", None, "unset"),
         ]);
@@ -59,7 +59,8 @@ mod tests {
             "token.secret = \"<redacted>\" # SLUICE_TOKEN__SECRET\n\
              listen = \"127.0.0.1:1\" # --listen\n\
              database = \"mysql://h/d\" # --database\n\
-             legacy_database = \"mysql://o/old\" # --legacy-database\ndemo = false # default\n# redis is unset\n"
+             legacy_database = \"mysql://o/old\" # SLUICE_X\n\
+             demo = false # default\n# redis is unset\n"
         );
     }
 }
