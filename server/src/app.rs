@@ -28,6 +28,8 @@ use crate::time::wall_seconds;
 pub(crate) struct App {
     /// Decides and remembers.
     pub(crate) engine: Engine,
+    /// The same for threads that commit what they decide.
+    pub(crate) committing: Engine,
     /// The projection into SQL, and queries to it.
     pub(crate) orders: Orders,
     /// The projection into Redis, where one is named.

@@ -34,7 +34,7 @@ use crate::http;
 use crate::identity::{KeyError, tokens_of};
 use crate::keepers;
 use crate::legacy::{self, LegacyError};
-use crate::listener::{self, Listener};
+use crate::listener::{self, Cores, House, Listener};
 use crate::logs::{self, LogError, LogLevel};
 use crate::mirror::{Mirror, MirrorError};
 use crate::orders::{self, Orders, OrdersError};
@@ -162,7 +162,7 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
         announce(&demo::banner(
             shared.tokens().map_err(|_| ConfigError::SecretMissing)?,
             &config::demo_channel_secret(&config::load_secret(&loaded)?)?,
-            listening.address,
+            listening.cores.address,
         )?);
     }
     let ended = attend(&shared, &mut signals, |reason| {
@@ -185,34 +185,35 @@ fn announce(line: &str) {
 }
 
 struct Listening {
-    address: SocketAddr,
-    tasks: Vec<tokio::task::JoinHandle<usize>>,
+    cores: Cores,
+    /// Metrics and health, where they have an address of their own.
+    apart: Option<tokio::task::JoinHandle<usize>>,
     resp: Option<RespServer>,
 }
 
-/// Listens on the addresses of `settings` and announces the first on standard output.
+/// Listens on the addresses of `settings` and announces them on standard output.
 async fn listen(
     settings: &Settings,
     shared: &Arc<Shared>,
     http: &watch::Receiver<Arc<Http>>,
 ) -> Result<Listening, ServeError> {
-    let bind =
-        |address| listener::bind(address).map_err(|source| ServeError::Bind { address, source });
-    let start = |socket: TcpListener, router| {
-        let counts = Arc::clone(&shared.connections);
-        let listener = Listener::new(socket, router, http.clone(), counts, shared.stop.clone());
-        tokio::spawn(listener.run())
+    let house = |router| House::new(router, shared, http.clone());
+    let (address, metrics) = (settings.listen, settings.metrics_listen);
+    let refused = |address| move |source| ServeError::Bind { address, source };
+    let api = house(http::router(shared, metrics.is_none()));
+    let apart = metrics.map(|apart| listener::bind(apart).map_err(refused(apart))).transpose()?;
+    let cores = Cores::start(address, &api, shared).map_err(refused(address))?;
+    let apart = match apart {
+        Some(socket) => {
+            let socket = TcpListener::from_std(socket)?;
+            let listener = Listener::new(socket, house(http::metrics_router(shared)));
+            Some(tokio::spawn(listener.run()))
+        }
+        None => None,
     };
-    let socket = bind(settings.listen)?;
-    let address = socket.local_addr()?;
-    let mut tasks = Vec::new();
-    if let Some(apart) = settings.metrics_listen {
-        tasks.push(start(bind(apart)?, http::metrics_router(shared)));
-    }
-    tasks.push(start(socket, http::router(shared, settings.metrics_listen.is_none())));
-    announce(&format!("listening on http://{address}"));
+    announce(&format!("listening on http://{}", cores.address));
     let resp = settings.resp_listen.map(|it| listen_resp(it, settings, shared)).transpose()?;
-    Ok(Listening { address, tasks, resp })
+    Ok(Listening { cores, apart, resp })
 }
 
 /// Listens for the Redis protocol.
@@ -269,7 +270,8 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     let mirror = Mirror::start(settings, &engine).await?;
     let payments = payments_of(loaded)?;
     let reconcile = Reconcile::new(settings, &engine)?;
-    let app = App { engine, orders, mirror, payments, reconcile };
+    let committing = engine.committing();
+    let app = App { engine, committing, orders, mirror, payments, reconcile };
     if settings.demo {
         demo::prepare(&app, &shared.passwords).await?;
     }
@@ -364,14 +366,15 @@ fn reload(
 }
 
 /// Stops in the order in which nothing acknowledged can be lost.
-async fn drain(shared: &Arc<Shared>, listening: Listening) -> Result<(), ServeError> {
+async fn drain(shared: &Arc<Shared>, mut listening: Listening) -> Result<(), ServeError> {
     tracing::info!("stopping");
     shared.drain();
-    for task in listening.tasks {
-        let cut_off = task.await?;
-        if cut_off > 0 {
-            tracing::warn!("{cut_off} connections were cut off: drain_timeout is over");
-        }
+    let mut cut_off = listening.cores.served().await;
+    if let Some(apart) = listening.apart {
+        cut_off += apart.await?;
+    }
+    if cut_off > 0 {
+        tracing::warn!("{cut_off} connections were cut off: drain_timeout is over");
     }
     let shared = Arc::clone(shared);
     tokio::task::spawn_blocking(move || {
@@ -386,6 +389,7 @@ async fn drain(shared: &Arc<Shared>, listening: Listening) -> Result<(), ServeEr
         app.engine.close()
     })
     .await??;
+    drop(listening.cores);
     tracing::info!("stopped");
     Ok(())
 }

@@ -27,6 +27,7 @@ use super::views::AcceptedJson;
 use crate::app::{App, Shared};
 use crate::gate::{Buyer, Reason};
 use crate::identity::Caller;
+use crate::listener::turn;
 use crate::metrics::PurchaseOutcome;
 
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
@@ -81,14 +82,14 @@ async fn buy(
     let device = client.device.as_deref();
     gate.refuse_listed(Some(caller.user), client.ip, device, now_ms)?;
     if !app.engine.is_stopped() && gate.is_open() {
-        let decided = app.engine.reserve(
+        let decided = turn::engine(app).reserve(
             segment.activity()?,
             caller.user,
             &wanted.request_id,
             wanted.quantity,
             Front::Http,
         )?;
-        let decided = decided.durable().await?;
+        let decided = turn::durable(app, decided).await?;
         if decided.as_ref().is_err_and(|refused| refused.refusal == Refusal::Ended)
             && let Some(known) = known_in_sql(app, segment, caller, wanted)
         {
@@ -102,7 +103,7 @@ async fn buy(
         && let Some(known) =
             app.engine.find_request(named, caller.user, &wanted.request_id, wanted.quantity)?
     {
-        return told(shared, client, known.durable().await?);
+        return told(shared, client, turn::durable(app, known).await?);
     }
     if let Some(known) = known_in_sql(app, segment, caller, wanted) {
         return known.await;
@@ -119,9 +120,10 @@ async fn buy(
     };
     let admitted = gate.admit(buyer, named, now_ms)?;
     let (request_id, quantity) = (wanted.request_id.as_str(), wanted.quantity);
-    let decided = app.engine.reserve(activity?, caller.user, request_id, quantity, Front::Http);
+    let engine = turn::engine(app);
+    let decided = engine.reserve(activity?, caller.user, request_id, quantity, Front::Http);
     let decided = decided.inspect_err(|_| gate.not_bought(admitted))?;
-    told(shared, client, decided.durable().await?)
+    told(shared, client, turn::durable(app, decided).await?)
 }
 
 /// What is answered of an activity that has left the engine's memory; `None` where it has not.

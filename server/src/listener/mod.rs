@@ -4,14 +4,19 @@
 //! hyper's HTTP/1.1. A connection beyond the bound is told 503 and closed, by a bounded number of
 //! helpers; beyond those it is closed without a word. Running out of file descriptors pauses the
 //! loop instead of ending it.
+//!
+//! There is such a loop on each [core](cores), with a runtime of its own; what it decides in a
+//! [turn] it makes durable itself.
 
+mod cores;
 mod guard;
 mod peer;
+mod sockets;
 mod streamed;
+pub(crate) mod turn;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -23,22 +28,20 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use socket2::{Domain, Protocol, Socket, Type};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
+use crate::app::Shared;
 use crate::config::Http;
 use guard::{Guard, Patience, Phase};
 
+pub(crate) use cores::Cores;
 pub(crate) use peer::Peer;
+pub(crate) use sockets::{bind, bind_shared};
 pub(crate) use streamed::Streamed;
-
-/// Connections that the kernel holds for us between two accepts: a rush is thousands at once.
-const BACKLOG: i32 = 4096;
 
 /// Headers of one request; browsers behind two proxies send some thirty.
 const HEADERS_MAX: usize = 64;
@@ -75,51 +78,45 @@ pub(crate) struct ConnectionCounts {
     pub(crate) open: AtomicU64,
 }
 
-/// A listener with its bounds.
-pub(crate) struct Listener {
-    socket: TcpListener,
+/// What is served, and within which bounds: the same for every socket of an address.
+#[derive(Clone)]
+pub(crate) struct House {
     router: Router,
+    shared: Arc<Shared>,
     settings: watch::Receiver<Arc<Http>>,
     places: Arc<Semaphore>,
     turning_away: Arc<Semaphore>,
-    counts: Arc<ConnectionCounts>,
-    stop: CancellationToken,
-    connections: TaskTracker,
 }
 
-/// A socket that listens on `address`.
-///
-/// # Errors
-/// The address is taken, or not ours.
-pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    TcpListener::from_std(socket.into())
-}
-
-impl Listener {
-    /// Serves `router` on `socket` until `stop`.
+impl House {
+    /// Serves `router`.
     pub(crate) fn new(
-        socket: TcpListener,
         router: Router,
+        shared: &Arc<Shared>,
         settings: watch::Receiver<Arc<Http>>,
-        counts: Arc<ConnectionCounts>,
-        stop: CancellationToken,
     ) -> Self {
         let places = settings.borrow().connections_max.min(Semaphore::MAX_PERMITS);
         Self {
-            socket,
             router,
+            shared: Arc::clone(shared),
             settings,
             places: Arc::new(Semaphore::new(places)),
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
-            counts,
-            stop,
-            connections: TaskTracker::new(),
         }
+    }
+}
+
+/// A socket of a house.
+pub(crate) struct Listener {
+    socket: TcpListener,
+    house: House,
+    connections: TaskTracker,
+}
+
+impl Listener {
+    /// Serves `house` on `socket`.
+    pub(crate) fn new(socket: TcpListener, house: House) -> Self {
+        Self { socket, house, connections: TaskTracker::new() }
     }
 
     /// Accepts until told to stop, then waits for the connections to finish what they have
@@ -128,7 +125,7 @@ impl Listener {
         loop {
             let accepted = tokio::select! {
                 accepted = self.socket.accept() => accepted,
-                () = self.stop.cancelled() => break,
+                () = self.house.shared.stop.cancelled() => break,
             };
             match accepted {
                 Ok((stream, address)) => self.admit(stream, Peer::new(address)),
@@ -139,7 +136,7 @@ impl Listener {
         }
         drop(self.socket);
         self.connections.close();
-        let patience = self.settings.borrow().drain_timeout;
+        let patience = self.house.settings.borrow().drain_timeout;
         match tokio::time::timeout(patience, self.connections.wait()).await {
             Ok(()) => 0,
             Err(_) => self.connections.len(),
@@ -147,14 +144,15 @@ impl Listener {
     }
 
     fn admit(&self, stream: TcpStream, peer: Peer) {
-        match Arc::clone(&self.places).try_acquire_owned() {
+        let counts = &self.house.shared.connections;
+        match Arc::clone(&self.house.places).try_acquire_owned() {
             Ok(place) => {
-                self.counts.accepted.fetch_add(1, Ordering::Relaxed);
+                counts.accepted.fetch_add(1, Ordering::Relaxed);
                 self.serve(stream, peer, place);
             }
             Err(_) => {
-                self.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-                if let Ok(helper) = Arc::clone(&self.turning_away).try_acquire_owned() {
+                counts.turned_away.fetch_add(1, Ordering::Relaxed);
+                if let Ok(helper) = Arc::clone(&self.house.turning_away).try_acquire_owned() {
                     tokio::spawn(turn_away(stream, helper));
                 }
             }
@@ -162,9 +160,9 @@ impl Listener {
     }
 
     fn serve(&self, stream: TcpStream, peer: Peer, place: OwnedSemaphorePermit) {
-        let http = Arc::clone(&self.settings.borrow());
-        let (router, stop) = (self.router.clone(), self.stop.clone());
-        let open = OpenConnection::new(Arc::clone(&self.counts), place);
+        let House { router, shared, .. } = self.house.clone();
+        let http = Arc::clone(&self.house.settings.borrow());
+        let open = OpenConnection::new(Arc::clone(&shared.connections), place);
         self.connections.spawn(async move {
             let _open = open;
             // Small answers, each waited for: Nagle would hold them back. A socket that refuses
@@ -179,6 +177,11 @@ impl Listener {
             let socket = TokioIo::new(Guard::new(stream, phase.clone(), patience));
             let service = service_fn(|mut request: Request<Incoming>| {
                 phase.busy();
+                if turn::is_overdue()
+                    && let Ok(app) = shared.app()
+                {
+                    turn::end(app);
+                }
                 request.extensions_mut().insert(peer.clone());
                 let answer = router.clone().call(request.map(Body::new));
                 let phase = phase.clone();
@@ -204,7 +207,7 @@ impl Listener {
             // logged that a client could make us log.
             tokio::select! {
                 _ = connection.as_mut() => {}
-                () = stop.cancelled() => {
+                () = shared.stop.cancelled() => {
                     connection.as_mut().graceful_shutdown();
                     let _ = connection.await;
                 }

@@ -38,25 +38,21 @@ mod session;
 mod turn;
 
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use engine::{BatchAnswer, Busy, Engine};
-use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::app::Shared;
 use crate::config::Resp;
 use crate::http::problem::{Code, Problem};
-use crate::listener::ConnectionCounts;
+use crate::listener::{ConnectionCounts, bind_shared};
 use crate::metrics::PurchaseOutcome;
 use access::Users;
 use event_loop::EventLoop;
-
-/// Connections that the kernel holds for us between two accepts.
-const BACKLOG: i32 = 4096;
 
 /// How the port is run.
 pub(crate) struct Options {
@@ -122,7 +118,7 @@ impl RespServer {
     pub(crate) fn start(options: Options, shared: &Arc<Shared>) -> io::Result<Self> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let loops = if options.bounds.loops == 0 { cores } else { options.bounds.loops };
-        let (address, listeners) = listen(options.address, loops)?;
+        let (address, listeners) = bind_shared(options.address, loops)?;
         let port = Arc::new(Port {
             shared: Arc::clone(shared),
             users: options.users,
@@ -158,27 +154,4 @@ impl RespServer {
             let _ = thread.join();
         }
     }
-}
-
-/// `count` sockets on one address, over which the kernel spreads connections.
-fn listen(address: SocketAddr, count: usize) -> io::Result<(SocketAddr, Vec<TcpListener>)> {
-    // Sockets that share their port do not notice a stranger who shares it as well: one that does
-    // not share finds out first, and finds the port where any will do.
-    let alone = socket(address, false)?;
-    let address = alone.local_addr()?.as_socket().unwrap_or(address);
-    drop(alone);
-    let bound = |_| socket(address, true).map(TcpListener::from);
-    Ok((address, (0..count).map(bound).collect::<io::Result<_>>()?))
-}
-
-fn socket(address: SocketAddr, shares: bool) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shares)?;
-    socket.set_nonblocking(true)?;
-    socket.bind(&address.into())?;
-    if shares {
-        socket.listen(BACKLOG)?;
-    }
-    Ok(socket)
 }
