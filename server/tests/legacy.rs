@@ -291,7 +291,7 @@ fn reservations_of_keys_alone_come_over_and_the_mirror_takes_the_keys() {
     older.reservation(1, ("ordered", "pending_payment"), 3600);
     older.reservation(2, ("preparing", ""), 3600);
     older.reservation(3, ("preparing", ""), 3600);
-    let valkey = Valkey::start();
+    let mut valkey = Valkey::start();
     let mut redis = valkey.connect(0);
     for line in [
         "SET flashsale:stock:5 5",
@@ -313,8 +313,8 @@ fn reservations_of_keys_alone_come_over_and_the_mirror_takes_the_keys() {
     let flags = [&older.flags()[..], &["--redis", &url]].concat();
     let data_dir = scratch.path().join("data");
     let mut server = Server::start_in(&data_dir, &flags, &[]);
-    let refused = server.error_with("not taken over");
-    assert!(refused.contains("flashsale:reservation:78"), "{refused}");
+    let told = server.error_with("not taken over");
+    assert!(told.contains("flashsale:reservation:78"), "{told}");
     // Nine and the order's; two of one row, two of keys, one of nobody.
     assert_eq!(server.figures(ACTIVITY), [10, 5, 4, 1]);
     assert_eq!(purchase(&server, 9, 77)["quantity"], 2);
@@ -332,6 +332,15 @@ fn reservations_of_keys_alone_come_over_and_the_mirror_takes_the_keys() {
     assert_eq!(server.figures(ACTIVITY), [10, 5, 4, 1], "the keys are the mirror's now");
     until(|| reconcile(&server).status.code() == Some(0));
     assert!(server.stop().success());
+
+    // All is here: a cache that is down stops no start. Where units may be taken in it, it does.
+    valkey.kill();
+    let mut server = Server::start_in(&data_dir, &flags, &[]);
+    assert_eq!(server.figures(ACTIVITY), [10, 5, 4, 1]);
+    assert!(server.stop().success());
+    let (code, said) = refused(&scratch.path().join("fresh"), &flags);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("start its Redis"), "{said}");
 }
 
 #[test]

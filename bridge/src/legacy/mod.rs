@@ -69,7 +69,10 @@ pub enum LegacyError {
         database: String,
     },
     /// Its Redis can't be read.
-    #[error("the older system's keys can't be read: {0}; a start without --redis leaves them out")]
+    #[error(
+        "the older system's keys can't be read: {0}; start its Redis, or leave --redis out to take \
+         over without them"
+    )]
     Keys(#[source] MirrorError),
     /// The log failed.
     #[error("the log failed while the older system's reservations were taken over")]

@@ -82,9 +82,12 @@ impl Source {
         redis: Option<(&str, Layout)>,
     ) -> Result<Report, LegacyError> {
         let mut reader = self.reader().await?;
-        let keys = match redis {
-            Some((url, layout)) => Keys::read(url, layout).await?,
-            None => Keys::default(),
+        let (keys, unread) = match redis {
+            Some((url, layout)) => match Keys::read(url, layout).await {
+                Ok(keys) => (keys, None),
+                Err(error) => (Keys::default(), Some(error)),
+            },
+            None => (Keys::default(), None),
         };
         let mut take = Take {
             engine,
@@ -97,6 +100,13 @@ impl Source {
         };
         let unreadable = self.unreadable();
         take.look(&mut reader).await.map_err(&unreadable)?;
+        match unread {
+            // Units may be taken there that nobody knows of here.
+            Some(error) if take.has_work() => return Err(error),
+            // All is here: a cache that is down stops no start.
+            Some(error) => take.report.doubtful.add(error.to_string()),
+            None => {}
+        }
         if take.has_work() {
             take.begin()?;
             for rank in [Rank::Paid, Rank::Ordered, Rank::Rest] {
