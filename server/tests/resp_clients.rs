@@ -5,31 +5,14 @@
 
 mod common;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
-use common::Server;
+use common::python::run;
+use common::{Server, python};
 use redis::{Commands as _, RedisResult, Value};
-
-/// The release that is tried: pinned, so that a test does not change by itself.
-const REDIS_PY: &str = "redis==8.1.0";
 
 fn start() -> Server {
     Server::start_with(&["--resp-listen", "127.0.0.1:0"], &[])
-}
-
-/// Runs `command`, which comes from `package`, and returns what it said.
-fn run(command: &mut Command, package: &str) -> String {
-    let program = command.get_program().to_string_lossy().into_owned();
-    let Output { status, stdout, stderr } = command.output().unwrap_or_else(|error| {
-        panic!(
-            "{program}: {error}; install the package {package}, or let `cargo xtask test packages` \
-             do it as root"
-        )
-    });
-    let (said, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
-    assert!(status.success(), "{program} ended with {status}\n{said}\n{errors}");
-    format!("{said}{errors}")
 }
 
 fn valkey_cli(server: &Server, words: &str) -> String {
@@ -114,29 +97,11 @@ fn the_redis_crate_is_content() {
     }
 }
 
-/// A Python with redis-py, made once and kept.
-fn python() -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("redis-py");
-    let python = folder.join("bin/python");
-    let has_it = |python: &Path| {
-        let check = format!("import redis; assert redis.__version__ == '{}'", &REDIS_PY[7..]);
-        let output = Command::new(python).args(["-c", &check]).output();
-        output.is_ok_and(|output| output.status.success())
-    };
-    if !has_it(&python) {
-        run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder), "python3-venv");
-        let mut install = Command::new(&python);
-        install.args(["-m", "pip", "install", "--quiet", REDIS_PY]);
-        run(&mut install, "python3-venv");
-    }
-    python
-}
-
 #[test]
 fn redis_py_is_content_over_both_versions_of_the_protocol() {
     let server = start();
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/redis_py.py");
-    let mut command = Command::new(python());
+    let mut command = Command::new(python::programs("redis_py").join("python"));
     command.arg(script).arg(server.resp().port().to_string());
     assert!(run(&mut command, "python3-venv").contains("is content"));
 }

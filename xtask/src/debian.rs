@@ -18,8 +18,8 @@ struct Need {
 
 /// The whole list. `cc` builds SQLite and the cryptography, `git` lists the files for tidy, the
 /// function library is tested on `valkey-server`, the bridge and the shop on `mariadbd`, the Redis
-/// port with `valkey-cli`, redis-py and hiredis, `valgrind` counts instructions. The core packages
-/// bring no service.
+/// port with `valkey-cli`, redis-py and hiredis, the HTTP port with schemathesis and the client
+/// examples, `valgrind` counts instructions. The core packages bring no service.
 const NEEDS: &[Need] = &[
     Need { program: "cc", package: "gcc" },
     Need { program: "git", package: "git" },
@@ -29,6 +29,7 @@ const NEEDS: &[Need] = &[
     Need { program: "mariadb", package: "mariadb-client-core" },
     Need { program: "valkey-cli", package: "valkey-tools" },
     Need { program: "python3", package: "python3-venv" },
+    Need { program: "curl", package: "curl" },
     Need { program: "/usr/include/hiredis/hiredis.h", package: "libhiredis-dev" },
 ];
 

@@ -5,7 +5,7 @@
 //! | `quick` | before each commit: formatting, lints, tidy, unit tests, a small campaign |
 //! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps |
 //! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
-//! | `docs` | renders into docs/ what opens the source files they describe |
+//! | `docs` | renders into docs/ what opens the source files they describe, and `openapi.json` |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
 //!
@@ -17,6 +17,7 @@ mod backports;
 mod debian;
 mod failure;
 mod instructions;
+mod openapi;
 mod plan;
 mod steps;
 mod tidy;
@@ -55,7 +56,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         ("test", names) => plan::report(steps::run_all(&plan::chosen(plan::test(), names)?)),
         ("tidy", []) => tidy::run(),
-        ("docs", []) => tidy::render_docs(),
+        ("docs", []) => tidy::render_docs().and_then(|()| openapi::render()),
         ("sim", rest) => steps::pass_through(plan::SIM, rest),
         ("bench", rest) => steps::pass_through(plan::BENCH, rest),
         _ => Err(Failure::Usage(USAGE.to_owned())),

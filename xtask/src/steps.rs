@@ -152,6 +152,20 @@ pub(crate) fn pass_through(arguments: &str, rest: &[String]) -> Result<(), Failu
     succeed(cargo().args(arguments.split_whitespace()).args(rest))
 }
 
+/// What cargo prints with `arguments`.
+///
+/// # Errors
+/// [`Failure::Spawn`] where it could not be started, [`Failure::Exit`] where it failed.
+pub(crate) fn output(arguments: &str) -> Result<Vec<u8>, Failure> {
+    let mut command = cargo();
+    command.args(arguments.split_whitespace()).stderr(Stdio::inherit());
+    let output = command.output().map_err(|source| Failure::Spawn {
+        program: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })?;
+    if output.status.success() { Ok(output.stdout) } else { Err(exit(&command)) }
+}
+
 /// Runs `command` on this terminal.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ mod admin;
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod dump;
+pub(crate) mod openapi;
 pub(crate) mod progress;
 pub(crate) mod reconcile;
 pub(crate) mod repair;
@@ -57,6 +58,8 @@ enum Command {
     Restore(restore::Args),
     /// Let time-outs run again after a restore.
     ResumeTimers(resume_timers::Args),
+    /// Print the HTTP interface as an OpenAPI document.
+    Openapi,
     /// Load a server and check that it sold exactly.
     Bench(bench::Args),
 }
@@ -74,6 +77,7 @@ pub(crate) fn run() -> ExitCode {
         Command::Reconcile(args) => reconcile::run(&args),
         Command::Restore(args) => restore::run(args),
         Command::ResumeTimers(args) => resume_timers::run(&args),
+        Command::Openapi => openapi::run(),
         Command::Bench(args) => bench::run(args),
     }
 }

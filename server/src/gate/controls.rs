@@ -14,6 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use engine::core::control::keys::{BLACKLIST_PREFIX, TOKEN_PREFIX};
 use engine::core::ids::UserId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -31,8 +32,11 @@ pub(crate) fn token_key(id: &str) -> String {
 }
 
 /// What a blacklist entry is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, JsonSchema, Serialize, Deserialize,
+)]
 #[serde(rename_all = "lowercase")]
+#[schemars(rename = "BlacklistKind", inline)]
 pub(crate) enum Kind {
     /// A user's id.
     User,

@@ -6,10 +6,12 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::accounts::Address;
 use bridge::sql::store::StoreError;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::input::Json;
 use super::json;
+use super::openapi::{Api, Operation, Tag};
 use super::problem::{Code, Problem};
 use crate::app::Shared;
 use crate::identity::Caller;
@@ -24,24 +26,35 @@ const PHONE_DIGITS: std::ops::RangeInclusive<usize> = 3..=15;
 const PHONE_CHARS_MAX: usize = 32;
 
 /// An address, as it is sent and shown.
-#[derive(Deserialize, Serialize)]
+#[derive(JsonSchema, Deserialize, Serialize)]
+#[schemars(rename = "Address")]
 pub(super) struct AddressJson {
+    #[schemars(length(min = 1, max = PART_CHARS_MAX), example = "Amy Chen")]
     receiver: String,
+    /// 3 to 15 digits, with the usual signs between them.
+    #[schemars(length(min = 3, max = PHONE_CHARS_MAX), example = "+86 138-0000-0000")]
     phone: String,
+    #[schemars(length(max = PART_CHARS_MAX))]
     province: String,
+    #[schemars(length(max = PART_CHARS_MAX))]
     city: String,
+    #[schemars(length(max = PART_CHARS_MAX))]
     district: String,
+    /// Street and house.
+    #[schemars(length(min = 1, max = PART_CHARS_MAX))]
     detail: String,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ListedAddress")]
 struct ListedJson {
     is_default: bool,
     #[serde(flatten)]
     address: AddressJson,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Addresses")]
 struct ListJson {
     items: Vec<ListedJson>,
 }
@@ -58,6 +71,26 @@ impl From<AddressJson> for Address {
         let AddressJson { receiver, phone, province, city, district, detail } = address;
         Self { receiver, phone, province, city, district, detail }
     }
+}
+
+/// The caller's addresses.
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get(
+            "/api/addresses",
+            list,
+            Operation::new(Tag::Accounts, "listAddresses", "The caller's addresses")
+                .answers::<ListJson>(200, "None or one, the default")
+                .asks_sql(),
+        )
+        .put(
+            "/api/addresses/default",
+            set_default,
+            Operation::new(Tag::Accounts, "setDefaultAddress", "Set the default address")
+                .about("Orders keep the default address as it was when they were made.")
+                .answers::<AddressJson>(200, "What orders keep from now on")
+                .asks_sql(),
+        )
 }
 
 /// `GET /api/addresses`: the caller's.

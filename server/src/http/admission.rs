@@ -7,10 +7,12 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::input::{Client, Json, Segment, present};
 use super::json;
+use super::openapi::{Api, Operation, Tag};
 use super::problem::{Code, Problem};
 use crate::admission::{Holder, Ticket};
 use crate::app::Shared;
@@ -20,26 +22,62 @@ use crate::identity::Caller;
 use crate::time::{Instant, wall_seconds};
 
 /// `{}`, or a solved challenge.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
 pub(super) struct Proof {
     #[serde(default, deserialize_with = "present")]
+    /// As it was given.
     challenge: Option<String>,
     #[serde(default, deserialize_with = "present")]
+    /// A text so that SHA-256 over `challenge.solution` begins with the zero bits.
     solution: Option<String>,
 }
 
-#[derive(Serialize)]
+/// A token, or what it costs.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the shape of the answer, for the document")]
+enum Given {
+    Token(TokenJson<'static>),
+    Challenge(ChallengeJson<'static>),
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "AdmissionToken")]
 struct TokenJson<'a> {
+    /// What goes into `X-Admission-Token`.
     token: &'a str,
     expires_at: Instant,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Challenge")]
 struct ChallengeJson<'a> {
     challenge: &'a str,
     /// Leading zero bits of SHA-256 over `challenge.solution`.
     zero_bits: u8,
     expires_at: Instant,
+}
+
+/// The way in, where the rules ask for one.
+pub(super) fn routes() -> Api {
+    Api::new().post(
+        "/api/flashsales/{id}/admission",
+        admission,
+        Operation::new(Tag::Sale, "admit", "Get the token that a purchase may need")
+            .about(
+                "Where the rules ask for admission, a purchase needs `X-Admission-Token`. It is \
+                 given shortly before the start, to one user for one activity, and may cost a \
+                 proof of work: the first call, with `{}`, answers a challenge, the second, with \
+                 its solution, the token.",
+            )
+            .answers::<Given>(200, "A token, or a challenge to solve first")
+            .refuses(&[
+                Code::Blacklisted,
+                Code::AdmissionRequired,
+                Code::ActivityNotFound,
+                Code::NotStarted,
+            ]),
+    )
 }
 
 /// Gives a token, or a challenge.

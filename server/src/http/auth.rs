@@ -11,10 +11,12 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::accounts;
 use engine::core::event::Actor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::input::{Client, Json};
 use super::json;
+use super::openapi::{Api, Operation, Tag};
 use super::problem::{Code, Problem};
 use super::request_id::RequestId;
 use crate::app::Shared;
@@ -25,15 +27,52 @@ use crate::time::{Instant, wall_seconds};
 /// Bytes of a name or a password that are looked at: 255 characters.
 const CREDENTIAL_BYTES_MAX: usize = 1020;
 
-/// `{username, password}`
-#[derive(Deserialize)]
+/// In and out.
+pub(super) fn routes() -> Api {
+    Api::new()
+        .post(
+            "/api/auth/login",
+            login,
+            Operation::new(Tag::Accounts, "login", "Get a token for a name and a password")
+                .about(
+                    "A wrong name and a wrong password are the same answer after the same work. \
+                     `404 not_found` where tokens are made elsewhere.",
+                )
+                .answers::<TokenJson>(200, "A token")
+                .refuses(&[
+                    Code::Unauthenticated,
+                    Code::Blacklisted,
+                    Code::NotFound,
+                    Code::RateLimited,
+                    Code::Overloaded,
+                ])
+                .asks_sql(),
+        )
+        .post(
+            "/api/auth/logout",
+            logout,
+            Operation::new(Tag::Accounts, "logout", "Revoke the token of this request")
+                .about("It stays revoked, whatever is restarted.")
+                .answers_nothing("The token is none from now on")
+                .refuses(&[Code::TooManyControls])
+                .writes(),
+        )
+}
+
+/// A name and a password.
+#[derive(JsonSchema, Deserialize)]
 pub(super) struct Credentials {
+    /// The account's name.
+    #[schemars(length(min = 1, max = CREDENTIAL_BYTES_MAX))]
     username: String,
+    #[schemars(length(min = 1, max = CREDENTIAL_BYTES_MAX))]
     password: String,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Token")]
 struct TokenJson {
+    /// What goes behind `Authorization: Bearer`.
     token: String,
     expires_at: Instant,
 }

@@ -13,30 +13,40 @@ use bytes::Bytes;
 use engine::core::command::Refusal;
 use engine::core::limits::CALLBACK_BYTES_MAX;
 use engine::{Callback, Recorded};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::archived;
 use super::input::{Segment, parse_object, read_body, single};
 use super::json;
+use super::openapi::{Api, Operation, Tag, text_schema};
 use super::problem::{Code, Problem};
 use crate::app::{App, Shared};
-use crate::payments::counts::verdict_name;
+use crate::payments::counts::{verdict_name, verdict_names};
 use crate::payments::signature::{Signature, verify};
 use crate::time::wall_seconds;
 
 const X_SIGNATURE: HeaderName = HeaderName::from_static("x-signature");
 const X_TIMESTAMP: HeaderName = HeaderName::from_static("x-timestamp");
 
+/// Characters of `X-Signature`: its prefix and 32 bytes.
+const SIGNATURE_CHARS_MAX: usize = 71;
+
+/// Characters of `X-Timestamp`.
+const TIMESTAMP_CHARS_MAX: usize = 16;
+
 /// What became of a payment.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[schemars(rename = "PaymentOutcome")]
 enum Outcome {
     Paid,
     Failed,
 }
 
 /// What a provider sends. Anything else in it is kept with it, and ignored.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "Callback")]
 pub(super) struct CallbackBody {
     payment_no: String,
     /// The provider's own number: the same one has one effect.
@@ -48,12 +58,47 @@ pub(super) struct CallbackBody {
 }
 
 /// What was made of it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Recorded")]
 pub(super) struct RecordedJson<'a> {
     payment_no: &'a str,
+    #[schemars(extend("enum" = verdict_names()))]
     verdict: &'static str,
+    /// The refund that was asked for by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     refund_no: Option<&'a str>,
+}
+
+/// Where providers report.
+pub(super) fn routes() -> Api {
+    Api::new().post(
+        "/api/payments/callback/{channel}",
+        callback,
+        Operation::new(Tag::Payments, "reportPayment", "A provider says what became of a payment")
+            .about(
+                "`X-Signature` is HMAC-SHA256 under the channel's secret over \
+                 `<X-Timestamp>.<raw body>`, in hexadecimal. 200 means that it is on disk, \
+                 whatever the verdict; a repeat has no effect. Money that fits nothing is \
+                 recorded and flagged.",
+            )
+            .signed()
+            .header(
+                "X-Signature",
+                true,
+                text_schema::<SIGNATURE_CHARS_MAX>,
+                "Hexadecimal, with or without `sha256=` in front.",
+            )
+            .header(
+                "X-Timestamp",
+                true,
+                text_schema::<TIMESTAMP_CHARS_MAX>,
+                "Unix time in seconds or milliseconds, at most 5 minutes from now.",
+            )
+            .takes::<CallbackBody>()
+            .answers::<RecordedJson<'_>>(200, "Recorded")
+            .writes()
+            .asks_sql(),
+    )
 }
 
 /// Records a callback.

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use engine::ActivityView;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::archived;
 use super::input::{Params, Segment};
 use super::json;
-use super::problem::Problem;
+use super::openapi::{Api, Operation, Tag};
+use super::problem::{Code, Problem};
 use super::views::ActivityJson;
 use crate::app::Shared;
 use crate::identity::Caller;
@@ -23,9 +25,14 @@ const PAGE_SIZE_MAX: usize = 100;
 const PAGE_SIZE_DEFAULT: usize = 20;
 
 /// `?page=&page_size=`, from 1.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "CataloguePage")]
 pub(super) struct Page {
+    /// From 1.
+    #[schemars(range(min = 1))]
     page: Option<usize>,
+    /// Items of a page; 20 where it is left out.
+    #[schemars(range(min = 1, max = PAGE_SIZE_MAX))]
     page_size: Option<usize>,
 }
 
@@ -41,10 +48,32 @@ impl Page {
     }
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Activities")]
 struct ListJson<'a> {
     server_time: Instant,
     items: Vec<ActivityJson<'a>>,
+}
+
+/// What is on sale.
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get(
+            "/api/flashsales",
+            list,
+            Operation::new(Tag::Sale, "listActivities", "What is on sale")
+                .about("Activities that are published and have not ended, by id.")
+                .answers::<ListJson<'_>>(200, "A page of them"),
+        )
+        .get(
+            "/api/flashsales/{id}",
+            detail,
+            Operation::new(Tag::Sale, "getActivity", "One activity, and what the caller holds")
+                .answers::<DetailJson<'_>>(200, "The activity, in whatever state it is")
+                .refuses(&[Code::ActivityNotFound])
+                .reads()
+                .asks_sql(),
+        )
 }
 
 /// `GET /api/flashsales`: published and not ended, by id.
@@ -67,12 +96,15 @@ pub(super) async fn list(
     .map(IntoResponse::into_response)
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ActivityDetail")]
 struct DetailJson<'a> {
     #[serde(flatten)]
     activity: ActivityJson<'a>,
     server_time: Instant,
+    /// To the start, from then on to the end.
     remain_seconds: u64,
+    /// Units that the caller holds.
     held: u64,
 }
 

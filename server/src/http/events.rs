@@ -9,12 +9,14 @@ use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use engine::core::ids::ReservationId;
 use engine::{ActivityView, PublicStatus, ReservationView};
+use schemars::{JsonSchema, json_schema};
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant as Deadline;
 
 use super::archived;
 use super::input::{Params, Segment, single};
 use super::json;
+use super::openapi::{Api, Input, Operation, Tag};
 use super::problem::{Code, Problem};
 use super::purchases::{RECHECK, named, owned, settled};
 use super::stream::{Gone, Pieces, answer};
@@ -37,10 +39,46 @@ const EVENT_STREAM: &str = "text/event-stream";
 /// Before a client that was cut off comes back, milliseconds.
 const RETRY: &str = "retry: 2000\n\n";
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Ticket")]
 struct TicketJson<'a> {
+    /// What goes into `?ticket=`, within a minute.
     ticket: &'a str,
     expires_at: Instant,
+}
+
+/// What happens, as it happens.
+pub(super) fn routes() -> Api {
+    Api::new()
+        .post(
+            "/api/events/ticket",
+            ticket,
+            Operation::new(Tag::Events, "issueTicket", "Get a ticket for a browser's event stream")
+                .answers::<TicketJson<'_>>(200, "A ticket, good for a short time"),
+        )
+        .get(
+            "/api/flashsales/events",
+            activities,
+            Operation::new(Tag::Events, "watchActivities", "Figures of all activities, live")
+                .about(
+                    "Each activity that is listed, now and whenever it has changed, a few times a \
+                     second at most. Ids are resumable: `Last-Event-ID` leaves out what was seen. \
+                     A stream ends after an hour; clients come back.",
+                )
+                .answers_text(EVENT_STREAM, "Events `activity`, whose data is an `Activity`.")
+                .refuses(&[Code::RateLimited, Code::Overloaded]),
+        )
+        .get(
+            "/api/flashsales/purchases/{id}/events",
+            purchase,
+            Operation::new(Tag::Events, "watchPurchase", "What becomes of a purchase, live")
+                .about("The stream ends once the purchase is an order or was given back.")
+                .answers_text(EVENT_STREAM, "Events `purchase`, whose data is a `Purchase`.")
+                .answers_nothing("There is no more to come: the last event was seen")
+                .refuses(&[Code::PurchaseNotFound, Code::RateLimited])
+                .writes()
+                .asks_sql(),
+        )
 }
 
 /// `POST /api/events/ticket`
@@ -82,6 +120,14 @@ impl FromRequestParts<Arc<Shared>> for Subscriber {
             }
         };
         Ok(Self { caller, seen })
+    }
+}
+
+impl Input for Subscriber {
+    fn describe(operation: &mut Operation) {
+        operation.takes_ticket();
+        let about = "The id of the last event that was seen.";
+        operation.takes_header("Last-Event-ID", |_| json_schema!({"type": "string"}), about);
     }
 }
 

@@ -10,6 +10,7 @@ mod catalogue;
 mod events;
 mod health;
 mod input;
+pub(crate) mod openapi;
 mod order_list;
 mod orders;
 mod payments;
@@ -27,48 +28,46 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderValue, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
 use serde::Serialize;
 
 use crate::app::Shared;
 pub(crate) use events::render as render_event;
 use input::require_tls;
+use openapi::Api;
 use problem::{Code, Problem};
 use request_id::{RequestId, TRACEPARENT, X_REQUEST_ID, continued};
 
 /// The API, with health and, unless they have an address of their own, metrics.
 pub(crate) fn router(shared: &Arc<Shared>, with_metrics: bool) -> Router {
-    let mut router = Router::new()
-        .route("/api/auth/login", post(auth::login))
-        .route("/api/auth/logout", post(auth::logout))
-        .route("/api/flashsales", get(catalogue::list))
-        .route("/api/flashsales/{id}", get(catalogue::detail))
-        .route("/api/flashsales/{id}/purchase", post(purchase::purchase))
-        .route("/api/flashsales/{id}/admission", post(admission::admission))
-        .route("/api/flashsales/purchases/{id}", get(purchases::query))
-        .route("/api/flashsales/purchases/{id}/events", get(events::purchase))
-        .route("/api/flashsales/events", get(events::activities))
-        .route("/api/events/ticket", post(events::ticket))
-        .route("/api/orders", get(order_list::list))
-        .route("/api/orders/{order_no}", get(orders::detail))
-        .route("/api/orders/{order_no}/cancel", post(orders::cancel))
-        .route("/api/payments", post(payments::open))
-        .route("/api/payments/{payment_no}", get(payments::show))
-        .route("/api/payments/{payment_no}/refund", post(payments::refund))
-        .route("/api/payments/callback/{channel}", post(callback::callback))
-        .route("/api/addresses", get(addresses::list))
-        .route("/api/addresses/default", put(addresses::set_default))
+    let api = if with_metrics { api() } else { api_without_metrics() };
+    finished(api.into_router(), shared)
+}
+
+/// Every route, with what it is: see [`openapi`] for how to add one.
+pub(crate) fn api() -> Api {
+    api_without_metrics().merge(health::metrics_routes())
+}
+
+fn api_without_metrics() -> Api {
+    auth::routes()
+        .merge(catalogue::routes())
+        .merge(purchase::routes())
+        .merge(admission::routes())
+        .merge(purchases::routes())
+        .merge(events::routes())
+        .merge(order_list::routes())
+        .merge(orders::routes())
+        .merge(payments::routes())
+        .merge(callback::routes())
+        .merge(addresses::routes())
         .merge(admin::routes())
-        .merge(health::routes());
-    if with_metrics {
-        router = router.route("/metrics", get(health::metrics));
-    }
-    finished(router, shared)
+        .merge(health::routes())
+        .merge(openapi::routes())
 }
 
 /// Metrics and health alone, for an address of their own.
 pub(crate) fn metrics_router(shared: &Arc<Shared>) -> Router {
-    finished(health::routes().route("/metrics", get(health::metrics)), shared)
+    finished(health::routes().merge(health::metrics_routes()).into_router(), shared)
 }
 
 fn finished(router: Router<Arc<Shared>>, shared: &Arc<Shared>) -> Router {
@@ -141,11 +140,15 @@ mod tests {
         (answer.status().as_u16(), code.to_owned())
     }
 
-    #[test]
-    fn before_recovery_is_done_everything_but_liveness_and_metrics_says_so() {
+    pub(super) fn unready() -> Arc<Shared> {
         let settings = load(&Flags::default()).unwrap().settings;
         let (_sender, receiver) = watch::channel(Arc::new(settings.http.clone()));
-        let shared = Arc::new(Shared::new(&settings, receiver).unwrap());
+        Arc::new(Shared::new(&settings, receiver).unwrap())
+    }
+
+    #[test]
+    fn before_recovery_is_done_everything_but_liveness_and_metrics_says_so() {
+        let shared = unready();
         let recovering = (503, "recovering".to_owned());
         assert_eq!(status_and_code(&shared, "/readyz"), recovering);
         assert_eq!(status_and_code(&shared, "/api/flashsales"), recovering);

@@ -7,11 +7,13 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::queries::{Order, OrderStatus, Window};
 use engine::ReservationView;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::input::Params;
 use super::json;
-use super::orders::{OrderJson, pending_status};
+use super::openapi::{Api, Operation, Tag};
+use super::orders::{OrderJson, order_statuses, pending_status};
 use super::problem::Problem;
 use crate::app::{App, Shared};
 use crate::identity::Caller;
@@ -20,14 +22,20 @@ use crate::identity::Caller;
 const PAGE_SIZE: u32 = 20;
 
 /// `?status=&page=`, from 1.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "OrderQuery")]
 pub(super) struct Wanted {
+    #[schemars(extend("enum" = order_statuses()))]
     status: Option<String>,
+    /// From 1.
+    #[schemars(range(min = 1, max = u32::MAX))]
     page: Option<u32>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Orders")]
 struct ListJson<'a> {
+    /// Orders on all pages.
     total: u64,
     page: u32,
     page_size: u32,
@@ -36,6 +44,18 @@ struct ListJson<'a> {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     degraded: bool,
     items: Vec<OrderJson<'a>>,
+}
+
+/// The list of them.
+pub(super) fn routes() -> Api {
+    Api::new().get(
+        "/api/orders",
+        list,
+        Operation::new(Tag::Orders, "listOrders", "The caller's orders, the newest first")
+            .about("An accepted purchase is never missing, whether SQL has its order yet or not.")
+            .answers::<ListJson<'_>>(200, "A page of them")
+            .reads(),
+    )
 }
 
 /// The caller's orders, newest first.

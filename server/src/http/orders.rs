@@ -11,11 +11,13 @@ use engine::core::event::{Actor, RestoreReason, Status};
 use engine::core::ids::ReservationId;
 use engine::core::side::RefundStatus;
 use engine::{PublicStatus, ReservationView};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::archived;
 use super::input::Segment;
 use super::json;
+use super::openapi::{Api, Operation, Tag};
 use super::problem::{Code, Problem};
 use super::purchases::owned;
 use super::views::PurchaseJson;
@@ -24,16 +26,19 @@ use crate::identity::Caller;
 use crate::time::Instant;
 
 /// An order, from SQL or about to be there.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Order")]
 pub(super) struct OrderJson<'a> {
     order_no: &'a str,
     pre_deduction_id: u64,
     activity_id: u64,
+    #[schemars(extend("enum" = order_statuses()))]
     status: &'static str,
     total_amount: u64,
     pay_amount: u64,
     items: Vec<ItemJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    /// As it was when the order was made.
     address: Option<AddressJson<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     payment_no: Option<&'a str>,
@@ -41,12 +46,14 @@ pub(super) struct OrderJson<'a> {
     paid_at: Option<Instant>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cancelled_at: Option<Instant>,
+    /// Unpaid, it is given back then.
     expire_at: Instant,
     created_at: Instant,
     updated_at: Instant,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OrderItem")]
 struct ItemJson<'a> {
     sku_id: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,7 +63,8 @@ struct ItemJson<'a> {
     amount: u64,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "OrderAddress")]
 struct AddressJson<'a> {
     receiver: &'a str,
     phone: &'a str,
@@ -134,6 +142,34 @@ impl<'a> OrderJson<'a> {
             updated_at: Instant(reservation.updated_ms),
         }
     }
+}
+
+/// The names of all statuses.
+pub(super) fn order_statuses() -> [&'static str; 8] {
+    OrderStatus::ALL.map(OrderStatus::name)
+}
+
+/// One order of the caller's.
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get(
+            "/api/orders/{order_no}",
+            detail,
+            Operation::new(Tag::Orders, "getOrder", "An order with its items and its address")
+                .answers::<OrderJson<'_>>(200, "The caller's order")
+                .refuses(&[Code::OrderNotFound])
+                .reads()
+                .asks_sql(),
+        )
+        .post(
+            "/api/orders/{order_no}/cancel",
+            cancel,
+            Operation::new(Tag::Orders, "cancelOrder", "Give an unpaid order back")
+                .answers::<PurchaseJson<'_>>(200, "It is given back; asked again, the same")
+                .refuses(&[Code::OrderNotFound, Code::AlreadyPaid, Code::PaidByAnother])
+                .writes()
+                .asks_sql(),
+        )
 }
 
 /// What SQL will call the order of `view`.

@@ -8,13 +8,16 @@ use axum::response::{IntoResponse, Response};
 use engine::core::command::{Refusal, RequestRefund};
 use engine::core::event::Actor;
 use engine::core::ids::ReservationId;
+use engine::core::limits::{NAME_BYTES_MAX, NOTE_BYTES_MAX, REFUND_NO_BYTES_MAX};
 use engine::core::side::{PaymentStatus, RefundStatus};
 use engine::{Engine, PaymentView};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::archived;
 use super::input::{Admin, Json, Segment, present};
 use super::json;
+use super::openapi::{Api, Operation, Tag};
 use super::problem::{Code, Problem};
 use super::request_id::RequestId;
 use crate::app::{App, Shared};
@@ -22,23 +25,79 @@ use crate::identity::{Caller, Role};
 use crate::payments::channels::MOCK;
 use crate::time::Instant;
 
-/// `{order_no, channel?}`
-#[derive(Deserialize)]
+/// Paying and giving back.
+pub(super) fn routes() -> Api {
+    Api::new()
+        .post(
+            "/api/payments",
+            open,
+            Operation::new(Tag::Payments, "openPayment", "Open a payment of an order")
+                .about(
+                    "The amount comes from the reservation. An order has one live payment: asked \
+                     again, it is the one that is open.",
+                )
+                .answers::<PaymentJson<'_>>(201, "The payment, to be made with its channel")
+                .refuses(&[
+                    Code::OrderNotFound,
+                    Code::AlreadyPaid,
+                    Code::AlreadyRolledBack,
+                    Code::PaymentInProgress,
+                    Code::TooManyPayments,
+                ])
+                .writes()
+                .asks_sql(),
+        )
+        .get(
+            "/api/payments/{payment_no}",
+            show,
+            Operation::new(Tag::Payments, "getPayment", "A payment")
+                .answers::<PaymentJson<'_>>(200, "The caller's; an operator may look at any")
+                .refuses(&[Code::PaymentNotFound])
+                .reads()
+                .asks_sql(),
+        )
+        .post(
+            "/api/payments/{payment_no}/refund",
+            refund,
+            Operation::new(Tag::Payments, "refundPayment", "Operators: give the money back")
+                .answers::<RefundJson<'_>>(200, "The refund was asked for before, and is over")
+                .answers::<RefundJson<'_>>(202, "The provider is being asked")
+                .refuses(&[
+                    Code::PaymentNotFound,
+                    Code::NotPaid,
+                    Code::RefundInProgress,
+                    Code::AlreadyRefunded,
+                    Code::RefundNotOpen,
+                    Code::RequestIdReused,
+                ])
+                .writes()
+                .asks_sql(),
+        )
+}
+
+/// Which order to pay, and how.
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "PaymentRequest")]
 pub(super) struct OpenBody {
     order_no: String,
+    /// `mock` where it is left out.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(length(min = 1, max = NAME_BYTES_MAX), example = &"mock")]
     channel: Option<String>,
 }
 
 /// A payment as its buyer sees it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Payment")]
 pub(super) struct PaymentJson<'a> {
     pub(super) payment_no: &'a str,
     pub(super) order_no: &'a str,
     pub(super) amount: u64,
     pub(super) channel: &'a str,
+    #[schemars(extend("enum" = ["pending", "paid", "failed"]))]
     pub(super) status: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["requested", "settled", "failed"]))]
     pub(super) refund: Option<&'static str>,
     pub(super) expires_at: Instant,
 }
@@ -124,22 +183,30 @@ fn archived_reservation(engine: &Engine, payment_no: &str) -> Option<Reservation
     engine.archived_with(id).map(|_| id)
 }
 
-/// `{refund_no, restock?, free_limit?, reason?}`
-#[derive(Deserialize)]
+/// How to give the money back.
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "RefundRequest")]
 pub(super) struct RefundBody {
+    /// The refund's own number, 1 to 64 bytes: asked for once per number.
+    #[schemars(length(min = 1, max = REFUND_NO_BYTES_MAX))]
     refund_no: String,
     #[serde(default, deserialize_with = "present")]
+    /// The units can be sold again.
     restock: Option<bool>,
     #[serde(default, deserialize_with = "present")]
+    /// The buyer's limit is given back.
     free_limit: Option<bool>,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(length(max = NOTE_BYTES_MAX))]
     reason: Option<String>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Refund")]
 struct RefundJson<'a> {
     refund_no: &'a str,
     payment_no: &'a str,
+    #[schemars(extend("enum" = ["requested", "settled", "failed"]))]
     status: &'static str,
     restock: bool,
     free_limit: bool,

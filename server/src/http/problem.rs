@@ -38,7 +38,8 @@ macro_rules! problems {
                 StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
             }
 
-            const fn title(self) -> &'static str {
+            /// The code in words.
+            pub(crate) const fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title,)* }
             }
 

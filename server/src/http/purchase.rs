@@ -15,6 +15,7 @@ use engine::core::command::Refusal;
 use engine::core::event::Front;
 use engine::core::limits::REQUEST_ID_BYTES_MAX;
 use engine::{Purchase, Refused};
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 
 use super::archived;
@@ -22,6 +23,7 @@ use super::input::{
     BODY_BYTES_MAX, Client, IdempotencyKey, Segment, Units, parse_object, present, read_body,
     require_json,
 };
+use super::openapi::{Api, Operation, Tag};
 use super::problem::{Code, Problem};
 use super::views::AcceptedJson;
 use crate::app::{App, Shared};
@@ -33,12 +35,68 @@ use crate::metrics::PurchaseOutcome;
 const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 
 /// What a shopper sends. Anything else in it, client-sent times above all, is ignored.
-#[derive(Default, Deserialize)]
+#[derive(Default, JsonSchema, Deserialize)]
+#[schemars(rename = "PurchaseRequest")]
 struct PurchaseBody {
     #[serde(default, deserialize_with = "present")]
+    /// The click's own id, 1 to 64 bytes: one id has one outcome, however often it is sent. The
+    /// `Idempotency-Key` header serves where it is left out.
+    #[schemars(length(min = 1, max = REQUEST_ID_BYTES_MAX), example = "my-first-click")]
     client_request_id: Option<String>,
     #[serde(default, deserialize_with = "present")]
+    /// One where it is left out.
     quantity: Option<Units>,
+}
+
+/// Buying.
+pub(super) fn routes() -> Api {
+    Api::new().post(
+        "/api/flashsales/{id}/purchase",
+        purchase,
+        Operation::new(Tag::Sale, "purchase", "Buy")
+            .about(
+                "202 once the purchase is on disk. The same `client_request_id` again is the same \
+                 purchase, with its present status. After a 503 or a broken connection repeat it \
+                 with the same id: `overloaded` has reserved nothing, after `log_unavailable` the \
+                 outcome is unknown until the repeat tells it.",
+            )
+            .header(
+                "X-Canary",
+                false,
+                |_| json_schema!({"type": "string", "examples": ["canary"]}),
+                "`stable` or `canary`: the set of rules to be under, for operators and testers. \
+                 From others, and any other word, it is ignored.",
+            )
+            .header(
+                "X-Admission-Token",
+                false,
+                |_| json_schema!({"type": "string"}),
+                "From `POST /api/flashsales/{id}/admission`, where the rules ask for it.",
+            )
+            .takes::<PurchaseBody>()
+            .body_is_optional()
+            .answers::<AcceptedJson<'_>>(202, "It is on disk, and will be an order")
+            .with_header(
+                "Idempotency-Replayed",
+                false,
+                "`true` where this id was known: this is the first answer's purchase.",
+            )
+            .refuses(&[
+                Code::Blacklisted,
+                Code::AdmissionRequired,
+                Code::ActivityNotFound,
+                Code::NotStarted,
+                Code::Ended,
+                Code::OffSale,
+                Code::Paused,
+                Code::SoldOut,
+                Code::LimitReached,
+                Code::RequestIdReused,
+                Code::RateLimited,
+            ])
+            .writes()
+            .asks_sql(),
+    )
 }
 
 /// What came of it.

@@ -7,12 +7,14 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use engine::core::ids::ReservationId;
 use engine::{PublicStatus, ReservationView};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::archived;
 use super::input::{Params, Segment};
 use super::json;
+use super::openapi::{Api, Operation, Tag, length_schema};
 use super::problem::{Code, Problem};
 use super::views::PurchaseJson;
 use crate::app::{App, Shared};
@@ -26,8 +28,12 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 pub(super) const RECHECK: Duration = Duration::from_millis(500);
 
 /// `?wait=5s`
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
 pub(super) struct Wait {
+    /// Answers when the status is `ordered` or `rolled_back`, or this time is up: `5s`, 30 s at
+    /// most.
+    #[serde(default)]
+    #[schemars(schema_with = "length_schema")]
     wait: Option<String>,
 }
 
@@ -38,6 +44,20 @@ impl Wait {
             .map(|wait| wait.min(WAIT_MAX))
             .ok_or_else(|| Problem::invalid("wait must be a length of time such as 5s"))
     }
+}
+
+/// What became of a purchase.
+pub(super) fn routes() -> Api {
+    Api::new().get(
+        "/api/flashsales/purchases/{id}",
+        query,
+        Operation::new(Tag::Sale, "getPurchase", "What became of a purchase")
+            .about("With `?wait=5s` once it is an order or was given back, or the time is up.")
+            .answers::<PurchaseJson<'_>>(200, "The caller's purchase")
+            .refuses(&[Code::PurchaseNotFound])
+            .reads()
+            .asks_sql(),
+    )
 }
 
 /// The caller's purchase; with `?wait=` once it is ordered or rolled back, or the time is up.

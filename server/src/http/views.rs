@@ -3,20 +3,30 @@
 use bridge::sql::archived::{ActivityRow, ReservationRow};
 use engine::core::event::{DeadLetterPolicy, LatePayment, RestoreReason};
 use engine::{ActivityView, DerivedState, PublicStatus, ReservationView};
+use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::openapi::id_schema;
 use crate::duration::format_ms;
 use crate::time::Instant;
 
 /// The body of an accepted purchase.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Accepted")]
 pub(super) struct AcceptedJson<'a> {
+    /// The reservation's id.
+    #[schemars(schema_with = "id_schema", example = 4_294_967_297_u64)]
     pre_deduction_id: u64,
+    /// The number of the order that it becomes.
+    #[schemars(example = "100000004294967297")]
     order_no: &'a str,
+    #[schemars(extend("enum" = ["pending_order", "ordered", "rolled_back"]))]
     status: &'static str,
     activity_id: u64,
     quantity: u32,
+    /// Of one unit.
     price: u64,
+    /// Unpaid units go back then.
     pay_before: Instant,
 }
 
@@ -59,12 +69,20 @@ fn status_of_row(row: &ReservationRow) -> &'static str {
 }
 
 /// A purchase as its owner asks for it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Purchase")]
 pub(super) struct PurchaseJson<'a> {
+    /// The reservation's id.
+    #[schemars(schema_with = "id_schema", example = 4_294_967_297_u64)]
     pre_deduction_id: u64,
+    /// The number of the order that it becomes.
+    #[schemars(example = "100000004294967297")]
     order_no: &'a str,
+    #[schemars(extend("enum" = ["pending_order", "ordered", "rolled_back"]))]
     status: &'static str,
+    /// Why it was given back.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["cancelled", "timeout", "dead_letter", "admin", "api"]))]
     reason: Option<&'a str>,
     activity_id: u64,
     sku_id: u64,
@@ -113,17 +131,27 @@ impl<'a> From<&'a ReservationRow> for PurchaseJson<'a> {
 }
 
 /// An activity as shoppers see it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Activity")]
 pub(super) struct ActivityJson<'a> {
     id: u64,
     sku_id: u64,
     title: &'a str,
+    /// Of one unit.
     price: u64,
+    /// Units in all.
     stock: u64,
+    /// Units that are free to buy.
     remaining: u64,
+    /// Units that a user may hold.
     per_user_limit: u64,
+    /// The first instant in which it sells.
     start_at: Instant,
+    /// The last one.
     end_at: Instant,
+    #[schemars(extend("enum" = [
+        "paused", "off_sale", "not_started", "ended", "sold_out", "in_progress", "archived"
+    ]))]
     state: &'static str,
 }
 
@@ -162,21 +190,31 @@ impl<'a> ActivityJson<'a> {
 }
 
 /// An activity as operators see it.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ActivityOfOperators")]
 pub(super) struct AdminActivityJson<'a> {
     #[serde(flatten)]
     activity: ActivityJson<'a>,
+    /// What `If-Match` wants back.
     version: u64,
+    #[schemars(extend("enum" = ["on_sale", "off_sale"]))]
     status: &'static str,
+    /// Available, locked and sold: always their sum.
     total: u64,
     available: u64,
+    /// Reserved and unpaid.
     locked: u64,
     sold: u64,
     paused: bool,
     drained: bool,
+    /// Time to pay.
+    #[schemars(example = "10m")]
     payment_ttl: String,
+    #[schemars(extend("enum" = ["reinstate_or_refund", "refund"]))]
     late_payment: &'a str,
+    #[schemars(extend("enum" = ["rollback", "hold"]))]
     dead_letter: &'a str,
+    /// It puts itself on sale then.
     #[serde(skip_serializing_if = "Option::is_none")]
     publish_at: Option<Instant>,
 }

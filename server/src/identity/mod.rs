@@ -11,6 +11,7 @@ mod passwords;
 mod tokens;
 
 use engine::core::ids::UserId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use keys::{KeyError, secret_files, tokens_of};
@@ -18,8 +19,9 @@ pub(crate) use passwords::{PasswordError, Passwords, is_usable_hash};
 pub(crate) use tokens::{SignError, Tokens, Verified, bearer};
 
 /// What a caller may do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, JsonSchema, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[schemars(inline)]
 pub(crate) enum Role {
     /// Buy, and see what is one's own.
     User,

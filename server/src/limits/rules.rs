@@ -3,10 +3,12 @@
 //! Both are documents of the same fields. The operators' one is a control in the log: it survives
 //! restarts, and wins field by field. The canary's limits are a third document over the result.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::core::ids::{ActivityId, UserId};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::{Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
@@ -24,9 +26,14 @@ const RAMP_MS_MAX: u64 = 3_600_000;
 /// The hardest proof of work: a phone needs a minute for it.
 const PROOF_BITS_MAX: u8 = 24;
 
+/// `off`, or calls in at most a day, with or without a burst.
+const RATE_PATTERN: &str = "^(off|[1-9][0-9]{0,6}/([1-9][0-9]{0,7}ms|[1-9][0-9]{0,4}s|\
+     [1-9][0-9]{0,2}m|[1-9]h|1[0-9]h|2[0-4]h|1d)( burst [1-9][0-9]{0,6})?)$";
+
 /// One set of rules: who may call how often, and what must be shown to be let in.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, JsonSchema, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(inline)]
 pub(crate) struct Limits {
     /// All purchases.
     pub(crate) global: Limit,
@@ -117,6 +124,10 @@ impl Rules {
         merge(&mut document, overrides);
         merge(&mut canary, &take_canary(&mut document));
         let trial = canary.as_object_mut().and_then(|it| it.remove("limits"));
+        // Serde reads a struct from an array as well.
+        if !canary.is_object() || trial.as_ref().is_some_and(|it| !it.is_object()) {
+            return Err(RulesError::Field("canary and its limits are objects".to_owned()));
+        }
         let stable = Limits::deserialize(&document).map_err(field)?;
         merge(&mut document, &trial.unwrap_or(Value::Null));
         let trial = Limits::deserialize(&document).map_err(field)?;
@@ -259,6 +270,48 @@ either!(
     "0 to 24 bits"
 );
 
+/// Schemas of what reads itself.
+macro_rules! shapes {
+    ($($type:ident $schema:tt;)*) => {$(
+        impl JsonSchema for $type {
+            fn inline_schema() -> bool {
+                true
+            }
+
+            fn schema_name() -> Cow<'static, str> {
+                Cow::Borrowed(stringify!($type))
+            }
+
+            fn json_schema(_: &mut SchemaGenerator) -> Schema {
+                json_schema!($schema)
+            }
+        }
+    )*};
+}
+
+shapes! {
+    Limit {
+        "type": "string",
+        "pattern": RATE_PATTERN,
+        "examples": ["off", "100/1s", "100/1s burst 20"],
+    };
+    PerId {
+        "type": "object",
+        "propertyNames": {"pattern": "^[1-9][0-9]{0,15}$"},
+        "additionalProperties": {"type": "string", "pattern": RATE_PATTERN},
+        "maxProperties": HOT_MAX,
+        "examples": [{"30001": "100/1s"}],
+    };
+    Length {
+        "type": "string",
+        "pattern": "^([0-9]{1,6}ms|[0-9]{1,3}s|[0-5]?[0-9]m|[01]h)$",
+        "examples": ["30s"],
+    };
+    Percent {"type": "integer", "minimum": 1, "maximum": 100};
+    Flag {"type": "boolean"};
+    ProofBits {"type": "integer", "minimum": 0, "maximum": PROOF_BITS_MAX};
+}
+
 impl Serialize for Length {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let ms = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
@@ -353,6 +406,9 @@ mod tests {
             json!({"canary": {"limits": {"usr": "1/1s"}}}),
             json!({"canary": {"what": 1}}),
             json!({"canary": 5}),
+            json!({"canary": []}),
+            json!({"canary": [1, []]}),
+            json!({"canary": {"limits": []}}),
         ] {
             assert!(Rules::of(&json!({}), &document).is_err(), "{document}");
         }

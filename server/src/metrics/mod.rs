@@ -17,60 +17,12 @@ use crate::http::problem::Code;
 
 pub(crate) use export::render;
 
-/// The routes that are told apart; the router has no others.
-const ROUTES: &[&str] = &[
-    "/api/auth/login",
-    "/api/auth/logout",
-    "/api/flashsales",
-    "/api/flashsales/{id}",
-    "/api/flashsales/{id}/purchase",
-    "/api/flashsales/{id}/admission",
-    "/api/flashsales/purchases/{id}",
-    "/api/flashsales/purchases/{id}/events",
-    "/api/flashsales/events",
-    "/api/events/ticket",
-    "/api/orders",
-    "/api/orders/{order_no}",
-    "/api/orders/{order_no}/cancel",
-    "/api/payments",
-    "/api/payments/{payment_no}",
-    "/api/payments/{payment_no}/refund",
-    "/api/payments/callback/{channel}",
-    "/api/addresses",
-    "/api/addresses/default",
-    "/api/admin/flashsales",
-    "/api/admin/flashsales/{id}",
-    "/api/admin/flashsales/{id}/publish",
-    "/api/admin/flashsales/{id}/unpublish",
-    "/api/admin/flashsales/{id}/pause",
-    "/api/admin/flashsales/{id}/resume",
-    "/api/admin/flashsales/{id}/drain",
-    "/api/admin/flashsales/{id}/restock",
-    "/api/admin/flashsales/{id}/decrease",
-    "/api/admin/reservations/{id}/release",
-    "/api/admin/dead-letters",
-    "/api/admin/dead-letters/{id}/retry",
-    "/api/admin/dead-letters/{id}/rollback",
-    "/api/admin/stocks",
-    "/api/admin/reconcile",
-    "/api/admin/resume-timers",
-    "/api/admin/audit",
-    "/api/admin/orders.csv",
-    "/api/admin/skus",
-    "/api/admin/users",
-    "/api/admin/users/{id}/password",
-    "/api/admin/users/{id}/disable",
-    "/api/admin/users/{id}/enable",
-    "/api/admin/blacklist",
-    "/api/admin/limits",
-    "/api/admin/canary",
-    "/api/admin/stop",
-    "/api/admin/start",
-    "/healthz",
-    "/readyz",
-    "/metrics",
-    UNMATCHED,
-];
+/// The routes that are told apart: all that there are, and [`UNMATCHED`].
+static ROUTES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
+    let mut routes = crate::http::api().into_paths();
+    routes.push(UNMATCHED);
+    routes
+});
 
 /// Paths that lead nowhere, together: a label per path would be memory for whoever asks.
 const UNMATCHED: &str = "unmatched";

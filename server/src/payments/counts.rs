@@ -15,6 +15,11 @@ const VERDICTS: [(PaymentVerdict, &str); 7] = [
     (PaymentVerdict::Failed, "failed"),
 ];
 
+/// The names of all verdicts.
+pub(crate) fn verdict_names() -> [&'static str; 7] {
+    VERDICTS.map(|(_, name)| name)
+}
+
 /// The name of a verdict.
 pub(crate) fn verdict_name(verdict: PaymentVerdict) -> &'static str {
     let known = VERDICTS.iter().find(|(known, _)| *known == verdict);

@@ -4,6 +4,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+pub(crate) mod python;
 pub(crate) mod resp;
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -362,6 +363,15 @@ impl Connection {
 
     /// The next answer; `None` where the server closed the connection instead.
     pub(crate) fn answer(&mut self) -> Option<Answer> {
+        let answer = self.head()?;
+        let length = answer.header("content-length");
+        let mut body = vec![0; length.map_or(0, |length| length.parse().unwrap())];
+        self.stream.read_exact(&mut body).ok()?;
+        Some(Answer { body: String::from_utf8(body).unwrap(), ..answer })
+    }
+
+    /// The head of the next answer; its body is not read.
+    pub(crate) fn head(&mut self) -> Option<Answer> {
         let mut line = String::new();
         if self.stream.read_line(&mut line).ok()? == 0 {
             return None;
@@ -378,10 +388,7 @@ impl Connection {
             let (name, value) = line.split_once(':')?;
             headers.push((name.to_lowercase(), value.trim().to_owned()));
         }
-        let length = headers.iter().find(|header| header.0 == "content-length");
-        let mut body = vec![0; length.map_or(0, |header| header.1.parse().unwrap())];
-        self.stream.read_exact(&mut body).ok()?;
-        Some(Answer { status, headers, body: String::from_utf8(body).unwrap() })
+        Some(Answer { status, headers, body: String::new() })
     }
 
     /// Whether the server closes the connection without another byte, within [`PATIENCE`].

@@ -1,20 +1,20 @@
-//! The catalogue and accounts: what only SQL knows.
+//! Accounts: what only SQL knows.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use bridge::sql::accounts::{Address, Existing, NewUser, Role, Sku};
+use bridge::sql::accounts::{Address, Existing, NewUser, Role};
 use bridge::sql::store::StoreError;
-use engine::core::ids::{SkuId, UserId};
+use engine::core::ids::UserId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::app::Shared;
 use crate::http::input::{
-    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, SkuField, UserField, media_type,
-    parse_object, present, read_body, require_json,
+    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, UserField, media_type, parse_object,
+    present, present_object, read_body, require_json,
 };
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
@@ -29,110 +29,41 @@ const PASSWORD_CHARS_MIN: usize = 8;
 /// Passwords that one call may bring: each is tens of milliseconds of a core.
 const PASSWORDS_MAX: usize = 200;
 
-/// A unit of the catalogue.
-#[derive(Deserialize, Serialize)]
-pub(super) struct SkuFields {
-    #[serde(deserialize_with = "sku_id", serialize_with = "number")]
-    id: SkuField,
-    title: String,
-    #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
-    price: Option<u64>,
-}
-
-fn sku_id<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SkuField, D::Error> {
-    SkuField::deserialize(deserializer)
-}
-
-fn number<S: serde::Serializer>(id: &SkuField, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(id.0.get())
-}
-
-#[derive(Serialize)]
-struct ImportedJson {
-    imported: usize,
-}
-
-/// `POST /api/admin/skus`: adds a SKU, or gives it a new title and price; one, or a CSV with the
-/// columns `id`, `title` and `price`. All of it happens or none.
-pub(super) async fn skus(
-    State(shared): State<Arc<Shared>>,
-    _: Admin,
-    request: Request,
-) -> Result<Response, Problem> {
-    let app = shared.app()?;
-    if media_type(request.headers())?.as_deref() == Some("text/csv") {
-        let bytes = read_body(request, &shared, CSV_BYTES_MAX).await?;
-        let skus = skus_from_csv(&bytes)?;
-        let made = app.orders.accounts.upsert_skus(&skus, app.engine.now_ms()).await;
-        made.map_err(stored)?;
-        let body = json(&ImportedJson { imported: skus.len() })?;
-        return Ok((StatusCode::CREATED, body).into_response());
-    }
-    require_json(request.headers())?;
-    let fields: SkuFields = parse_object(&read_body(request, &shared, BODY_BYTES_MAX).await?)?;
-    let sku = checked(Sku { id: fields.id.0, title: fields.title.clone(), price: fields.price })?;
-    let made = app.orders.accounts.upsert_skus(&[sku], app.engine.now_ms()).await;
-    made.map_err(stored)?;
-    Ok((StatusCode::CREATED, json(&fields)?).into_response())
-}
-
-fn checked(sku: Sku) -> Result<Sku, Problem> {
-    bounded("title", &sku.title)?;
-    if sku.price.is_some_and(|price| price > engine::core::limits::ID_MAX) {
-        return Err(Problem::invalid("price must be at most 2^53 - 1"));
-    }
-    Ok(sku)
-}
-
-/// A line of CSV.
-#[derive(Deserialize)]
-struct SkuLine {
-    id: u64,
-    title: String,
-    #[serde(default)]
-    price: Option<u64>,
-}
-
-/// The SKUs of a CSV. Of one that is named twice the last line counts.
-fn skus_from_csv(bytes: &[u8]) -> Result<Vec<Sku>, Problem> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
-    let mut skus = BTreeMap::new();
-    for (index, line) in reader.deserialize::<SkuLine>().enumerate() {
-        // The first line names the columns.
-        let at = index + 2;
-        let wrong = |what: &str| Problem::invalid(format!("line {at}: {what}"));
-        let line = line.map_err(|_| wrong("a column is missing or of the wrong kind"))?;
-        let id = SkuId::new(line.id).ok_or_else(|| wrong("an id must be 1 to 2^53 - 1"))?;
-        let sku = checked(Sku { id, title: line.title, price: line.price });
-        let sku = sku.map_err(|it| wrong(it.detail.as_deref().unwrap_or("invalid")))?;
-        skus.insert(id, sku);
-    }
-    Ok(skus.into_values().collect())
-}
-
 /// An account, as one JSON object or as one line of CSV.
-#[derive(Deserialize)]
-struct UserFields {
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "NewUser")]
+pub(super) struct UserFields {
     id: UserField,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
+    /// `user` and the id where it is left out.
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     username: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
     role: Option<crate::identity::Role>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present_object")]
     address: Option<AddressFields>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
+    #[schemars(length(min = PASSWORD_CHARS_MIN, max = TEXT_CHARS_MAX))]
     password: Option<String>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "present")]
+    /// Argon2id in PHC form, in place of a password.
     password_hash: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct AddressFields {
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "NewAddress")]
+pub(super) struct AddressFields {
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     receiver: String,
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     phone: String,
+    #[schemars(length(max = TEXT_CHARS_MAX))]
     province: String,
+    #[schemars(length(max = TEXT_CHARS_MAX))]
     city: String,
+    #[schemars(length(max = TEXT_CHARS_MAX))]
     district: String,
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     detail: String,
 }
 
@@ -162,8 +93,9 @@ struct UserLine {
     password_hash: Option<String>,
 }
 
-#[derive(Serialize)]
-struct MadeJson {
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Made")]
+pub(super) struct MadeJson {
     created: usize,
     kept: usize,
 }
@@ -193,9 +125,11 @@ pub(super) async fn users(
 }
 
 /// `{password}` or `{password_hash}`
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "NewPassword")]
 pub(super) struct PasswordFields {
     #[serde(default, deserialize_with = "present")]
+    #[schemars(length(min = PASSWORD_CHARS_MIN, max = TEXT_CHARS_MAX))]
     password: Option<String>,
     #[serde(default, deserialize_with = "present")]
     password_hash: Option<String>,
@@ -294,8 +228,22 @@ fn from_json(fields: UserFields) -> Result<Wanted, Problem> {
     new_user(fields.id.0, fields.username, fields.role, address, credential)
 }
 
-fn from_csv(bytes: &[u8]) -> Result<Vec<Wanted>, Problem> {
+/// A reader of a CSV whose first line names at least `columns`: without one of them, and without a
+/// second line, there would be nothing to complain about, and nothing done.
+pub(super) fn reader_of<'a>(
+    bytes: &'a [u8],
+    columns: &[&str],
+) -> Result<csv::Reader<&'a [u8]>, Problem> {
     let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(bytes);
+    let named = reader.headers().map_err(|_| Problem::invalid("line 1 is not UTF-8"))?;
+    match columns.iter().find(|column| !named.iter().any(|name| name == **column)) {
+        Some(missing) => Err(Problem::invalid(format!("line 1 names no column {missing}"))),
+        None => Ok(reader),
+    }
+}
+
+fn from_csv(bytes: &[u8]) -> Result<Vec<Wanted>, Problem> {
+    let mut reader = reader_of(bytes, &["id"])?;
     let mut users = Vec::new();
     for (index, line) in reader.deserialize::<UserLine>().enumerate() {
         // The first line names the columns.
@@ -352,7 +300,7 @@ fn new_user(
     Ok(Wanted { user, password })
 }
 
-fn bounded(name: &str, text: &str) -> Result<(), Problem> {
+pub(super) fn bounded(name: &str, text: &str) -> Result<(), Problem> {
     if text.is_empty() || text.chars().count() > TEXT_CHARS_MAX {
         return Err(too_long(name));
     }
@@ -363,7 +311,7 @@ fn too_long(name: &str) -> Problem {
     Problem::invalid(format!("{name} must have 1 to {TEXT_CHARS_MAX} characters"))
 }
 
-fn stored(error: StoreError) -> Problem {
+pub(super) fn stored(error: StoreError) -> Problem {
     match error {
         StoreError::Duplicate { .. } => {
             Problem::with(Code::Conflict, "an id or a name in it is taken")
@@ -412,26 +360,9 @@ mod tests {
     }
 
     #[test]
-    fn a_csv_of_skus_may_leave_prices_out_and_its_bad_lines_are_named() {
-        let skus = skus_from_csv("id,title,price\n7,键盘,500\n8,鼠标,\n7,键盘 2,600\n".as_bytes());
-        let skus = skus.unwrap();
-        let seen: Vec<_> = skus.iter().map(|sku| (sku.id.get(), &*sku.title, sku.price)).collect();
-        assert_eq!(seen, [(7, "键盘 2", Some(600)), (8, "鼠标", None)]);
-        for (csv, line) in [
-            ("id,title\n1,a\n0,b\n", "line 3"),
-            ("id,title,price\n1,a,-5\n", "line 2"),
-            ("id,title,price\n1,,5\n", "line 2"),
-            ("id\n1\n", "line 2"),
-        ] {
-            let problem = skus_from_csv(csv.as_bytes()).err().unwrap();
-            assert!(problem.detail.unwrap().starts_with(line), "{csv}");
-        }
-    }
-
-    #[test]
     fn a_bad_line_is_named() {
         for (csv, line) in
-            [("id\n1\nx\n", "line 3"), ("id\n0\n", "line 2"), ("name\nx\n", "line 2")]
+            [("id\n1\nx\n", "line 3"), ("id\n0\n", "line 2"), ("name\nx\n", "line 1")]
         {
             let problem = from_csv(csv.as_bytes()).err().unwrap();
             assert!(problem.detail.unwrap().starts_with(line), "{csv}");

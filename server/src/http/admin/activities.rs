@@ -10,6 +10,7 @@ use engine::core::command::Refusal;
 use engine::core::event::Actor;
 use engine::core::ids::ActivityId;
 use engine::{ActivityView, Busy, Engine, Pending};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::fields::ActivityFields;
@@ -17,6 +18,7 @@ use crate::app::{App, Shared};
 use crate::http::archived;
 use crate::http::input::{Admin, IfMatch, Json, Segment};
 use crate::http::json;
+use crate::http::openapi::{Api, Operation, Tag};
 use crate::http::problem::{Code, Problem};
 use crate::http::request_id::RequestId;
 use crate::http::views::AdminActivityJson;
@@ -47,6 +49,89 @@ pub(super) fn shown(
         response.headers_mut().insert(header::ETAG, etag);
     }
     Ok(response)
+}
+
+/// Activities as operators have them.
+pub(super) fn routes() -> Api {
+    let etag = "The version, for `If-Match`.";
+    Api::new()
+        .get(
+            "/api/admin/flashsales",
+            list,
+            Operation::new(Tag::Activities, "listAllActivities", "All activities, in all states")
+                .answers::<ListJson<'_>>(200, "All of them by id, and their sums by SKU"),
+        )
+        .post(
+            "/api/admin/flashsales",
+            create,
+            Operation::new(Tag::Activities, "createActivity", "Make an activity")
+                .about(
+                    "`sku_id`, `title`, `price`, `stock`, `start_at` and `end_at` are required. It \
+                     is off sale until it is published, or until `publish_at`.",
+                )
+                .answers::<AdminActivityJson<'_>>(201, "The activity, off sale")
+                .with_header("ETag", true, etag)
+                .refuses(&[Code::SkuOnSale, Code::OrdinalsExhausted])
+                .writes(),
+        )
+        .get(
+            "/api/admin/flashsales/{id}",
+            detail,
+            Operation::new(
+                Tag::Activities,
+                "getActivityAsOperator",
+                "An activity with its figures",
+            )
+            .answers::<AdminActivityJson<'_>>(200, "The activity")
+            .with_header("ETag", false, etag)
+            .refuses(&[Code::ActivityNotFound])
+            .asks_sql(),
+        )
+        .put(
+            "/api/admin/flashsales/{id}",
+            edit,
+            Operation::new(Tag::Activities, "editActivity", "Change the fields that are named")
+                .about(
+                    "Once it is in progress, or anything was ever reserved, only `title` and a \
+                     lower `stock` may change.",
+                )
+                .answers::<AdminActivityJson<'_>>(200, "The activity as it is now")
+                .with_header("ETag", true, etag)
+                .refuses(&[
+                    Code::ActivityNotFound,
+                    Code::Ended,
+                    Code::LockedWhileInProgress,
+                    Code::StockBelowReserved,
+                    Code::SkuOnSale,
+                ])
+                .writes(),
+        )
+        .merge(switches())
+}
+
+/// On and off.
+fn switches() -> Api {
+    let switch = |id, summary| {
+        Operation::new(Tag::Activities, id, summary)
+            .answers_nothing("Done, or it was so")
+            .refuses(&[Code::ActivityNotFound, Code::Ended])
+            .writes()
+    };
+    let on = switch("publishActivity", "Put on sale")
+        .about("Publishing again never resets units.")
+        .refuses(&[Code::SkuOnSale]);
+    let off = switch("unpublishActivity", "Take off sale")
+        .about("New purchases stop at once; reservations live on.");
+    let paused = switch("pauseActivity", "Stop new purchases for a while");
+    let resumed = switch("resumeActivity", "Lift a pause or a drain");
+    let drained = switch("drainActivity", "Sell no more, let what was sold be paid")
+        .about("Shows and answers `paused`; paying and cancelling go on. Lifted by resume.");
+    Api::new()
+        .post("/api/admin/flashsales/{id}/publish", publish, on)
+        .post("/api/admin/flashsales/{id}/unpublish", unpublish, off)
+        .post("/api/admin/flashsales/{id}/pause", pause, paused)
+        .post("/api/admin/flashsales/{id}/resume", resume, resumed)
+        .post("/api/admin/flashsales/{id}/drain", drain, drained)
 }
 
 /// `POST /api/admin/flashsales`
@@ -138,7 +223,8 @@ pub(super) async fn detail(
     shown(app, StatusCode::OK, &view)
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ActivitiesOfOperators")]
 struct ListJson<'a> {
     server_time: Instant,
     items: Vec<AdminActivityJson<'a>>,
@@ -146,7 +232,8 @@ struct ListJson<'a> {
 }
 
 /// The figures of all activities of one SKU.
-#[derive(Default, Serialize)]
+#[derive(Default, JsonSchema, Serialize)]
+#[schemars(rename = "SkuFigures")]
 struct SkuJson {
     sku_id: u64,
     activities: u32,

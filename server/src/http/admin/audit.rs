@@ -6,26 +6,36 @@ use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use bridge::sql::audit_list::{AuditFilter, AuditRow};
 use engine::core::ids::ActivityId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::page::Page;
 use crate::app::Shared;
 use crate::http::input::{Admin, Params};
 use crate::http::json;
+use crate::http::openapi::{Api, Operation, Tag, id_schema};
 use crate::http::problem::{Code, Problem};
 use crate::time::Instant;
 
 /// `?actor=&action=&activity_id=&page=&page_size=`, from 1.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "AuditQuery")]
 pub(super) struct Wanted {
     actor: Option<String>,
     action: Option<String>,
+    #[serde(default)]
+    #[schemars(schema_with = "id_schema")]
     activity_id: Option<u64>,
+    /// From 1.
+    #[schemars(range(min = 1, max = u32::MAX))]
     page: Option<u32>,
+    /// Rows of a page; 20 where it is left out.
+    #[schemars(range(min = 1, max = 100))]
     page_size: Option<u32>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Audit")]
 struct ListJson<'a> {
     total: u64,
     page: u32,
@@ -33,7 +43,8 @@ struct ListJson<'a> {
     items: Vec<ActionJson<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Action")]
 struct ActionJson<'a> {
     audit_no: &'a str,
     actor: &'a str,
@@ -61,6 +72,17 @@ impl<'a> From<&'a AuditRow> for ActionJson<'a> {
             created_at: Instant(row.created_ms),
         }
     }
+}
+
+/// Who did what.
+pub(super) fn routes() -> Api {
+    Api::new().get(
+        "/api/admin/audit",
+        list,
+        Operation::new(Tag::Operations, "listAudit", "Who did what, the newest first")
+            .answers::<ListJson<'_>>(200, "A page of it")
+            .asks_sql(),
+    )
 }
 
 /// The newest first.

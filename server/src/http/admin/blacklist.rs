@@ -8,6 +8,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use engine::core::event::Actor;
 use engine::core::limits::NOTE_BYTES_MAX;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activities::name;
@@ -17,6 +18,7 @@ use crate::http::input::{
     Admin, BODY_BYTES_MAX, Json, Params, Segment, parse_object, present, read_body,
 };
 use crate::http::json;
+use crate::http::openapi::{Api, Operation, Tag};
 use crate::http::problem::{Code, Problem};
 use crate::http::request_id::RequestId;
 use crate::time::Instant;
@@ -25,33 +27,43 @@ use crate::time::Instant;
 const PAGE_SIZE: usize = 100;
 
 /// `{kind, value, reason?, expires_at?}`
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "BlacklistEntry")]
 pub(super) struct Entry {
     kind: Kind,
+    /// A user's id, an address, or a device's name.
     value: Value,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(length(max = NOTE_BYTES_MAX))]
     reason: Option<String>,
     #[serde(default, deserialize_with = "present")]
+    /// It ends by itself then; never where it is left out.
     expires_at: Option<Instant>,
 }
 
 /// A value as text, or a user's id as the number that it is.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
 #[serde(untagged)]
+#[schemars(rename = "BlacklistValue", inline)]
 enum Value {
     Text(String),
     Number(u64),
 }
 
 /// `?kind=&page=`, and `?kind=&value=` of a delete.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "BlacklistQuery")]
 pub(super) struct Wanted {
     kind: Option<Kind>,
+    /// Of a delete.
     value: Option<String>,
+    /// From 1.
+    #[schemars(range(min = 1))]
     page: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "BlacklistedEntry")]
 struct EntryJson {
     kind: Kind,
     value: String,
@@ -62,12 +74,56 @@ struct EntryJson {
     expires_at: Option<Instant>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Blacklist")]
 struct ListJson {
     total: usize,
     page: usize,
     page_size: usize,
     items: Vec<EntryJson>,
+}
+
+/// Who may not come in.
+pub(super) fn routes() -> Api {
+    let account = |id, summary| {
+        Operation::new(Tag::Gate, id, summary)
+            .answers_nothing("So it is from the next request on")
+            .refuses(&[Code::TooManyControls])
+            .writes()
+    };
+    Api::new()
+        .get(
+            "/api/admin/blacklist",
+            list,
+            Operation::new(Tag::Gate, "listBlacklist", "Who may not buy")
+                .answers::<ListJson>(200, "A page of it"),
+        )
+        .post(
+            "/api/admin/blacklist",
+            add,
+            Operation::new(Tag::Gate, "addToBlacklist", "Keep a user, an address or a device out")
+                .about("Effective on the next request. Listed again, an entry is replaced.")
+                .answers::<EntryJson>(201, "The entry")
+                .refuses(&[Code::TooManyControls])
+                .writes(),
+        )
+        .delete(
+            "/api/admin/blacklist",
+            remove,
+            Operation::new(Tag::Gate, "removeFromBlacklist", "Let one of them in again")
+                .about("`kind` and `value` in the query, or as a body.")
+                .takes::<Entry>()
+                .body_is_optional()
+                .answers_nothing("It is off the list")
+                .refuses(&[Code::NotFound])
+                .writes(),
+        )
+        .post(
+            "/api/admin/users/{id}/disable",
+            disable,
+            account("disableUser", "None of a user's tokens is good, and no login"),
+        )
+        .post("/api/admin/users/{id}/enable", enable, account("enableUser", "Lift it"))
 }
 
 fn subject(kind: Kind, value: &str) -> Result<Subject, Problem> {

@@ -7,6 +7,8 @@ use axum::response::{IntoResponse, Response};
 use bridge::sql::dead_letter_list::DeadLetterRow;
 use bridge::sql::dead_letters::State as LetterState;
 use engine::core::event::Actor;
+use engine::core::ids::ReservationId;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activities::name;
@@ -14,20 +16,28 @@ use super::page::Page;
 use crate::app::Shared;
 use crate::http::input::{Admin, Params, Segment};
 use crate::http::json;
+use crate::http::openapi::{Api, Operation, Tag, nullable};
 use crate::http::problem::{Code, Problem};
 use crate::http::request_id::RequestId;
 use crate::http::views::PurchaseJson;
 use crate::time::Instant;
 
 /// `?status=&page=&page_size=`, from 1.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "DeadLetterQuery")]
 pub(super) struct Wanted {
+    #[schemars(extend("enum" = letter_states()))]
     status: Option<String>,
+    /// From 1.
+    #[schemars(range(min = 1, max = u32::MAX))]
     page: Option<u32>,
+    /// Rows of a page; 20 where it is left out.
+    #[schemars(range(min = 1, max = 100))]
     page_size: Option<u32>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "DeadLetters")]
 struct ListJson<'a> {
     total: u64,
     page: u32,
@@ -35,15 +45,18 @@ struct ListJson<'a> {
     items: Vec<LetterJson<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "DeadLetter")]
 struct LetterJson<'a> {
     id: u64,
     order_no: &'a str,
     activity_id: u64,
     user_id: u64,
+    #[schemars(extend("enum" = letter_states()))]
     status: &'static str,
     reason: &'a str,
     attempts: u64,
+    #[schemars(schema_with = "nullable::<&str>")]
     last_error: Option<&'a str>,
     quantity: u64,
     price: u64,
@@ -69,6 +82,45 @@ impl<'a> From<&'a DeadLetterRow> for LetterJson<'a> {
             resolved_at: row.resolved_ms.map(Instant),
         }
     }
+}
+
+fn letter_states() -> [&'static str; 3] {
+    LetterState::ALL.map(LetterState::name)
+}
+
+/// What could not become an order.
+pub(super) fn routes() -> Api {
+    let mended = |id, summary, about| {
+        Operation::new(Tag::Operations, id, summary)
+            .about(about)
+            .answers::<PurchaseJson<'_>>(200, "The purchase as it is now")
+            .refuses(&[Code::DeadLetterNotFound, Code::AlreadyRolledBack])
+            .writes()
+            .asks_sql()
+    };
+    Api::new()
+        .get(
+            "/api/admin/dead-letters",
+            list,
+            Operation::new(Tag::Operations, "listDeadLetters", "What could not become an order")
+                .answers::<ListJson<'_>>(200, "A page, the newest first")
+                .asks_sql(),
+        )
+        .post(
+            "/api/admin/dead-letters/{id}/retry",
+            retry,
+            mended("retryDeadLetter", "Try its order again", "The purchase says what came of it."),
+        )
+        .post(
+            "/api/admin/dead-letters/{id}/rollback",
+            rollback,
+            mended(
+                "rollBackDeadLetter",
+                "Give its units back",
+                "A paid one's refund is asked for.",
+            )
+            .refuses(&[Code::RefundInProgress, Code::AlreadyRefunded]),
+        )
 }
 
 /// `GET /api/admin/dead-letters`, the newest first.
@@ -102,7 +154,7 @@ pub(super) async fn retry(
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
     let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
-    let retried = app.engine.dead_letter_retry(segment.reservation()?, actor)?;
+    let retried = app.engine.dead_letter_retry(named(&segment)?, actor)?;
     let view = retried.durable().await?.map_err(by_letter)?;
     json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
 }
@@ -117,14 +169,19 @@ pub(super) async fn rollback(
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
     let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
-    let rolled_back = app.engine.dead_letter_rollback(segment.reservation()?, actor)?;
+    let rolled_back = app.engine.dead_letter_rollback(named(&segment)?, actor)?;
     let view = rolled_back.durable().await?.map_err(by_letter)?;
     json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
 }
 
+/// The reservation whose dead letter the caller names.
+fn named(segment: &Segment) -> Result<ReservationId, Problem> {
+    segment.reservation().map_err(by_letter)
+}
+
 /// The caller named a dead letter, not a purchase.
-fn by_letter(refusal: engine::core::command::Refusal) -> Problem {
-    let problem = Problem::from(refusal);
+fn by_letter(problem: impl Into<Problem>) -> Problem {
+    let problem = problem.into();
     match problem.code {
         Code::PurchaseNotFound => Code::DeadLetterNotFound.into(),
         _ => problem,

@@ -10,10 +10,13 @@ use axum::response::Response;
 use bridge::sql::export::{ExportRow, OrderFilter};
 use bridge::sql::queries::OrderStatus;
 use engine::core::ids::ActivityId;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::app::Shared;
 use crate::http::input::{Admin, Params};
+use crate::http::openapi::{Api, Operation, Tag, id_schema};
+use crate::http::orders::order_statuses;
 use crate::http::problem::{Code, Problem};
 use crate::http::stream::{Gone, Pieces, answer};
 use crate::time::Instant;
@@ -46,10 +49,28 @@ const COLUMNS: [&str; 20] = [
 ];
 
 /// `?activity_id=&status=`
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "ExportQuery")]
 pub(super) struct Wanted {
+    #[serde(default)]
+    #[schemars(schema_with = "id_schema")]
     activity_id: Option<u64>,
+    #[schemars(extend("enum" = order_statuses()))]
     status: Option<String>,
+}
+
+/// The export.
+pub(super) fn routes() -> Api {
+    Api::new().get(
+        "/api/admin/orders.csv",
+        orders,
+        Operation::new(Tag::Operations, "exportOrders", "All orders, a line for each item")
+            .about("One at a time. An export that breaks off breaks its connection off.")
+            .answers_text("text/csv", "CSV with a line of names; texts are no formulas.")
+            .with_header("Content-Disposition", true, "The name of the file.")
+            .refuses(&[Code::Overloaded])
+            .asks_sql(),
+    )
 }
 
 /// Sends them.

@@ -2,11 +2,14 @@
 
 use engine::ActivityView;
 use engine::core::event::{DeadLetterPolicy, Definition, LatePayment};
+use engine::core::limits::{ID_MAX, UNITS_MAX};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 
 use super::accounts::TEXT_CHARS_MAX;
 use crate::duration;
 use crate::http::input::{SkuField, present};
+use crate::http::openapi::{length_schema, nullable};
 use crate::http::problem::Problem;
 use crate::time::Instant;
 
@@ -16,31 +19,50 @@ const PER_USER_LIMIT_DEFAULT: u32 = 1;
 /// Time to pay where nobody says: 10 minutes.
 const PAYMENT_TTL_MS_DEFAULT: u64 = 600_000;
 
-/// The body of a create or an edit. An edit leaves what it doesn't name as it is.
-#[derive(Deserialize)]
+/// An activity's fields. An edit leaves what it doesn't name as it is.
+#[derive(JsonSchema, Deserialize)]
+#[schemars(extend("examples" = [{
+    "sku_id": 20001, "title": "A mechanical keyboard", "price": 9900, "stock": 1000,
+    "per_user_limit": 1, "start_at": "2026-11-29T12:00:00.000Z",
+    "end_at": "2099-11-29T12:00:00.000Z", "payment_ttl": "10m",
+}]))]
 pub(super) struct ActivityFields {
     #[serde(default, deserialize_with = "present")]
     sku_id: Option<SkuField>,
     #[serde(default, deserialize_with = "present")]
+    #[schemars(length(min = 1, max = TEXT_CHARS_MAX))]
     title: Option<String>,
     #[serde(default, deserialize_with = "present")]
+    /// Of one unit, in the smallest unit of money.
+    #[schemars(range(max = ID_MAX))]
     price: Option<u64>,
     #[serde(default, deserialize_with = "present")]
+    /// Units in all.
+    #[schemars(range(max = UNITS_MAX))]
     stock: Option<u32>,
     #[serde(default, deserialize_with = "present")]
+    /// Units that a user may hold: 1 where it is left out.
+    #[schemars(range(min = 1, max = UNITS_MAX))]
     per_user_limit: Option<u32>,
     #[serde(default, deserialize_with = "present")]
+    /// The first instant in which it sells.
     start_at: Option<Instant>,
     #[serde(default, deserialize_with = "present")]
+    /// The last one.
     end_at: Option<Instant>,
     #[serde(default, deserialize_with = "present")]
+    /// Time to pay, 1 s to 30 days: `10m` where it is left out.
+    #[schemars(schema_with = "length_schema")]
     payment_ttl: Option<Length>,
     #[serde(default, deserialize_with = "present")]
+    /// What becomes of money that comes late.
     late_payment: Option<Late>,
     #[serde(default, deserialize_with = "present")]
+    /// What becomes of a purchase that can't become an order.
     dead_letter: Option<Dead>,
-    /// `null` takes a schedule back.
+    /// When it puts itself on sale; `null` takes a schedule back.
     #[serde(default, deserialize_with = "present")]
+    #[schemars(schema_with = "nullable::<Instant>")]
     publish_at: Option<Option<Instant>>,
 }
 
@@ -56,15 +78,17 @@ impl<'de> Deserialize<'de> for Length {
     }
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 enum Late {
     ReinstateOrRefund,
     Refund,
 }
 
-#[derive(Clone, Copy, Deserialize)]
+#[derive(Clone, Copy, JsonSchema, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[schemars(inline)]
 enum Dead {
     Rollback,
     Hold,

@@ -13,51 +13,55 @@ mod fields;
 mod limits;
 mod page;
 mod reconcile;
+mod skus;
 mod stock;
 
-use std::sync::Arc;
-
-use axum::Router;
-use axum::routing::{get, post, put};
-
-use crate::app::Shared;
+use super::openapi::{Api, Operation, Tag};
+use super::problem::Code;
+use accounts::{MadeJson, UserFields};
 
 /// Everything below `/api/admin`.
-pub(super) fn routes() -> Router<Arc<Shared>> {
-    Router::new()
-        .route("/api/admin/flashsales", get(activities::list).post(activities::create))
-        .route("/api/admin/flashsales/{id}", get(activities::detail).put(activities::edit))
-        .route("/api/admin/flashsales/{id}/publish", post(activities::publish))
-        .route("/api/admin/flashsales/{id}/unpublish", post(activities::unpublish))
-        .route("/api/admin/flashsales/{id}/pause", post(activities::pause))
-        .route("/api/admin/flashsales/{id}/resume", post(activities::resume))
-        .route("/api/admin/flashsales/{id}/drain", post(activities::drain))
-        .route("/api/admin/flashsales/{id}/restock", post(stock::restock))
-        .route("/api/admin/flashsales/{id}/decrease", post(stock::decrease))
-        .route("/api/admin/reservations/{id}/release", post(stock::release))
-        .route("/api/admin/dead-letters", get(dead_letters::list))
-        .route("/api/admin/dead-letters/{id}/retry", post(dead_letters::retry))
-        .route("/api/admin/dead-letters/{id}/rollback", post(dead_letters::rollback))
-        .route("/api/admin/audit", get(audit::list))
-        .route("/api/admin/orders.csv", get(export::orders))
-        .route("/api/admin/skus", post(accounts::skus))
-        .route("/api/admin/users", post(accounts::users))
-        .route("/api/admin/users/{id}/password", put(accounts::password))
-        .route("/api/admin/users/{id}/disable", post(blacklist::disable))
-        .route("/api/admin/users/{id}/enable", post(blacklist::enable))
-        .route("/api/admin/stocks", get(reconcile::stocks))
-        .route("/api/admin/reconcile", post(reconcile::reconcile))
-        .route("/api/admin/resume-timers", post(reconcile::resume_timers))
-        .merge(gate_routes())
+pub(super) fn routes() -> Api {
+    activities::routes()
+        .merge(stock::routes())
+        .merge(skus::routes())
+        .merge(account_routes())
+        .merge(blacklist::routes())
+        .merge(limits::routes())
+        .merge(dead_letters::routes())
+        .merge(audit::routes())
+        .merge(export::routes())
+        .merge(reconcile::routes())
 }
 
-/// Who may come in, and how often.
-fn gate_routes() -> Router<Arc<Shared>> {
-    let listed = get(blacklist::list).post(blacklist::add).delete(blacklist::remove);
-    Router::new()
-        .route("/api/admin/blacklist", listed)
-        .route("/api/admin/limits", get(limits::show).put(limits::change))
-        .route("/api/admin/canary", post(limits::canary))
-        .route("/api/admin/stop", post(limits::stop))
-        .route("/api/admin/start", post(limits::start))
+/// Accounts.
+fn account_routes() -> Api {
+    Api::new()
+        .post(
+            "/api/admin/users",
+            accounts::users,
+            Operation::new(Tag::Catalogue, "createUsers", "Make accounts")
+                .about(
+                    "One (taken: 409), or a CSV of them: those that exist are kept, so that a list \
+                     that was cut off can be sent again. All of them happen or none.",
+                )
+                .takes::<UserFields>()
+                .takes_text(
+                    "text/csv",
+                    "Column `id`, and any of `username`, `role`, `receiver`, `phone`, `province`, \
+                     `city`, `district`, `detail`, `password`, `password_hash`.",
+                )
+                .answers::<MadeJson>(201, "How many are new, and how many were there")
+                .refuses(&[Code::Conflict, Code::Overloaded])
+                .asks_sql(),
+        )
+        .put(
+            "/api/admin/users/{id}/password",
+            accounts::password,
+            Operation::new(Tag::Catalogue, "setPassword", "Give an account a new password")
+                .about("As `password`, or as `password_hash`: argon2id in PHC form.")
+                .answers_nothing("It is the password from now on")
+                .refuses(&[Code::Overloaded, Code::Conflict])
+                .asks_sql(),
+        )
 }

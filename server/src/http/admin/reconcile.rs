@@ -10,13 +10,15 @@ use bridge::reconcile::compare::{Units, UnitsRow};
 use bridge::reconcile::{Report, Scope};
 use engine::core::control::keys::TIMERS_HELD;
 use engine::core::event::Actor;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activities::name;
 use crate::app::Shared;
 use crate::http::input::{Admin, Json, Params};
 use crate::http::json;
-use crate::http::problem::Problem;
+use crate::http::openapi::{Api, Operation, Tag, nullable};
+use crate::http::problem::{Code, Problem};
 use crate::http::request_id::RequestId;
 use crate::reconcile::{run, side_by_side};
 
@@ -27,32 +29,46 @@ const PAGE_SIZE: usize = 20;
 const PAGE_SIZE_MAX: usize = 100;
 
 /// `?page=&page_size=`, from 1.
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "StocksQuery")]
 pub(super) struct Wanted {
+    /// From 1.
+    #[schemars(range(min = 1))]
     page: Option<usize>,
+    /// Activities of a page; 20 where it is left out.
+    #[schemars(range(min = 1, max = PAGE_SIZE_MAX))]
     page_size: Option<usize>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Stocks")]
 struct StocksJson {
     total: usize,
     page: usize,
     page_size: usize,
+    /// How far the log is on disk.
     engine_lsn: u64,
+    /// How far SQL has come in it.
+    #[schemars(schema_with = "nullable::<u64>")]
     sql_lsn: Option<u64>,
+    #[schemars(schema_with = "nullable::<u64>")]
     redis_lsn: Option<u64>,
     items: Vec<StockJson>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Stock")]
 struct StockJson {
     id: u64,
     engine: FiguresJson,
+    #[schemars(schema_with = "nullable::<FiguresJson>")]
     sql: Option<FiguresJson>,
+    #[schemars(schema_with = "nullable::<RedisJson>")]
     redis: Option<RedisJson>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Figures")]
 struct FiguresJson {
     total: u64,
     available: u64,
@@ -61,8 +77,10 @@ struct FiguresJson {
 }
 
 /// Redis holds no more than what is free to buy.
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "RedisFigures")]
 struct RedisJson {
+    #[schemars(schema_with = "nullable::<String>")]
     available: Option<String>,
 }
 
@@ -75,6 +93,37 @@ impl From<[u64; 3]> for FiguresJson {
             sold,
         }
     }
+}
+
+/// Engine, SQL and Redis beside each other.
+pub(super) fn routes() -> Api {
+    Api::new()
+        .get(
+            "/api/admin/stocks",
+            stocks,
+            Operation::new(Tag::Operations, "compareStocks", "Engine, SQL and Redis side by side")
+                .about("Figures differ where a sink is behind: its LSN says how far.")
+                .answers::<StocksJson>(200, "A page of activities")
+                .reads()
+                .asks_sql(),
+        )
+        .post(
+            "/api/admin/reconcile",
+            reconcile,
+            Operation::new(Tag::Operations, "reconcile", "Compare everything, and mend it")
+                .about("Reservation by reservation and in sums, knowing what is in flight.")
+                .answers::<ReportJson<'_>>(200, "What differs, and what was mended")
+                .writes()
+                .asks_sql(),
+        )
+        .post(
+            "/api/admin/resume-timers",
+            resume_timers,
+            Operation::new(Tag::Operations, "resumeTimers", "Let time-outs run after a restore")
+                .answers_nothing("They run")
+                .refuses(&[Code::TooManyControls])
+                .writes(),
+        )
 }
 
 /// `GET /api/admin/stocks`: the figures of engine, SQL and Redis, each as it is now, with how far
@@ -118,12 +167,17 @@ pub(super) async fn stocks(
 }
 
 /// `{repair?: bool}`
-#[derive(Deserialize)]
+#[derive(JsonSchema, Deserialize)]
+#[schemars(rename = "ReconcileRequest")]
 pub(super) struct Asked {
+    /// Mends SQL toward the log.
+    #[serde(default)]
+    #[schemars(schema_with = "nullable::<bool>")]
     repair: Option<bool>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "ReconcileReport")]
 struct ReportJson<'a> {
     activities: u64,
     reservations: u64,
@@ -133,7 +187,8 @@ struct ReportJson<'a> {
     mismatches: Vec<MismatchJson<'a>>,
 }
 
-#[derive(Serialize)]
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Mismatch")]
 struct MismatchJson<'a> {
     kind: &'static str,
     place: &'a str,

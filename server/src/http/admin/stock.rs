@@ -6,18 +6,63 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use engine::core::event::{Actor, RestoreReason};
+use engine::core::limits::REQUEST_ID_BYTES_MAX;
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::activities::{name, shown, told};
 use crate::app::Shared;
 use crate::http::input::{Admin, IdempotencyKey, Json, Segment, Units};
 use crate::http::json;
-use crate::http::problem::Problem;
+use crate::http::openapi::{Api, Operation, Tag, text_schema};
+use crate::http::problem::{Code, Problem};
 use crate::http::request_id::RequestId;
-use crate::http::views::PurchaseJson;
+use crate::http::views::{AdminActivityJson, PurchaseJson};
 
-/// `{quantity}`
-#[derive(Deserialize)]
+/// Units that come, go, and come back.
+pub(super) fn routes() -> Api {
+    let moved = |id, summary| {
+        Operation::new(Tag::Activities, id, summary)
+            .header(
+                "Idempotency-Key",
+                true,
+                text_schema::<REQUEST_ID_BYTES_MAX>,
+                "Required: the same key again changes nothing.",
+            )
+            .answers::<AdminActivityJson<'_>>(200, "The activity with its new figures")
+            .with_header("ETag", true, "The version, for `If-Match`.")
+            .refuses(&[
+                Code::ActivityNotFound,
+                Code::Ended,
+                Code::TooManyOperations,
+                Code::RequestIdReused,
+            ])
+            .writes()
+    };
+    Api::new()
+        .post(
+            "/api/admin/flashsales/{id}/restock",
+            restock,
+            moved("restock", "Add units").about("A sold-out sale sells again at once."),
+        )
+        .post(
+            "/api/admin/flashsales/{id}/decrease",
+            decrease,
+            moved("decrease", "Take free units away").refuses(&[Code::StockBelowReserved]),
+        )
+        .post(
+            "/api/admin/reservations/{id}/release",
+            release,
+            Operation::new(Tag::Operations, "releaseReservation", "Give an unpaid purchase back")
+                .answers::<PurchaseJson<'_>>(200, "It is given back; asked again, the same")
+                .refuses(&[Code::PurchaseNotFound, Code::AlreadyPaid, Code::PaidByAnother])
+                .writes()
+                .asks_sql(),
+        )
+}
+
+/// How many.
+#[derive(JsonSchema, Deserialize)]
 pub(super) struct Quantity {
     quantity: Units,
 }

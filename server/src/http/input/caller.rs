@@ -8,6 +8,7 @@ use axum::http::request::Parts;
 
 use super::headers::single;
 use crate::app::Shared;
+use crate::http::openapi::{Input, Operation};
 use crate::http::problem::{Code, Problem};
 use crate::identity::{Caller, Role, Verified, bearer};
 
@@ -30,6 +31,18 @@ impl FromRequestParts<Arc<Shared>> for Caller {
     }
 }
 
+impl Input for Verified {
+    fn describe(operation: &mut Operation) {
+        operation.needs_token();
+    }
+}
+
+impl Input for Caller {
+    fn describe(operation: &mut Operation) {
+        operation.needs_token();
+    }
+}
+
 /// A caller whose role is `admin`.
 pub(crate) struct Admin(pub(crate) Caller);
 
@@ -42,5 +55,11 @@ impl FromRequestParts<Arc<Shared>> for Admin {
             Role::Admin => Ok(Self(caller)),
             Role::User => Err(Code::Forbidden.into()),
         }
+    }
+}
+
+impl Input for Admin {
+    fn describe(operation: &mut Operation) {
+        operation.needs_admin();
     }
 }

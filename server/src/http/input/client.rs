@@ -11,6 +11,7 @@ use super::headers::single;
 use crate::app::Shared;
 use crate::canary::Arm;
 use crate::gate::{DEVICE_BYTES_MAX, device};
+use crate::http::openapi::{Input, Operation, text_schema};
 use crate::http::problem::{Code, Problem};
 use crate::listener::Peer;
 
@@ -51,6 +52,13 @@ impl FromRequestParts<Arc<Shared>> for Client {
         let arm = single(headers, &X_CANARY)?.and_then(Arm::from_name);
         let admission = single(headers, &X_ADMISSION_TOKEN)?.map(str::to_owned);
         Ok(Self { peer, ip, device, arm, admission })
+    }
+}
+
+impl Input for Client {
+    fn describe(operation: &mut Operation) {
+        let about = "A name of the caller's device, which may be on the blacklist.";
+        operation.takes_header("X-Device-Id", text_schema::<DEVICE_BYTES_MAX>, about);
     }
 }
 

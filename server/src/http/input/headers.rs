@@ -5,8 +5,10 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
 use engine::core::limits::REQUEST_ID_BYTES_MAX;
+use schemars::{Schema, SchemaGenerator, json_schema};
 
 use super::url::decimal;
+use crate::http::openapi::{Input, Operation, text_schema};
 use crate::http::problem::{Code, Problem};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -30,6 +32,13 @@ impl IdempotencyKey {
     /// The key, where the endpoint can't do without.
     pub(crate) fn required(self) -> Result<String, Problem> {
         self.0.ok_or_else(|| Problem::invalid("the Idempotency-Key header is required"))
+    }
+}
+
+impl Input for IdempotencyKey {
+    fn describe(operation: &mut Operation) {
+        let about = "Once per key, however often it is sent: bare or in double quotes, 64 bytes.";
+        operation.takes_header("Idempotency-Key", text_schema::<REQUEST_ID_BYTES_MAX>, about);
     }
 }
 
@@ -79,6 +88,18 @@ impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
                 .ok_or_else(|| Problem::invalid("If-Match must be a version")),
         }
     }
+}
+
+impl Input for IfMatch {
+    fn describe(operation: &mut Operation) {
+        let about = "The `ETag` of the version that is to be changed, such as `\"3\"`; `*` is any.";
+        operation.takes_header("If-Match", version_schema, about);
+        operation.problem(&[Code::VersionMismatch]);
+    }
+}
+
+fn version_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "pattern": r#"^([0-9]{1,9}|"[0-9]{1,9}"|\*)$"#})
 }
 
 /// Refuses a body that says that it is something other than JSON.

@@ -5,18 +5,22 @@
 //! the object are refused. Depth needs no bound of its own: unknown values are skipped without
 //! recursion, known ones are flat, and a body has a few KiB.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request};
 use engine::core::ids::{SkuId, UserId};
 use engine::core::limits::UNITS_MAX;
-use serde::de::{DeserializeOwned, Error as _};
+use schemars::JsonSchema;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::body::{BODY_BYTES_MAX, read_body};
 use super::clipped;
 use super::headers::require_json;
 use crate::app::Shared;
+use crate::http::openapi::{Input, Operation};
 use crate::http::problem::Problem;
 
 /// A JSON object as a `T`.
@@ -28,6 +32,12 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Json<T> {
     async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Self, Problem> {
         require_json(request.headers())?;
         parse_object(&read_body(request, shared, BODY_BYTES_MAX).await?).map(Self)
+    }
+}
+
+impl<T: JsonSchema> Input for Json<T> {
+    fn describe(operation: &mut Operation) {
+        operation.takes_json::<T>();
     }
 }
 
@@ -46,6 +56,28 @@ pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     T::deserialize(deserializer).map(Some)
+}
+
+/// A JSON object inside a body, where it is named. Serde reads a struct from an array as well; the
+/// contract does not.
+pub(crate) fn present_object<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<T>, D::Error> {
+    deserializer.deserialize_map(Object(PhantomData)).map(Some)
+}
+
+struct Object<T>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(map))
+    }
 }
 
 /// A number of units, `1..=UNITS_MAX`.

@@ -3,9 +3,11 @@
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::request::Parts;
 use engine::core::ids::{ActivityId, ReservationId, UserId};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 
 use super::clipped;
+use crate::http::openapi::{Input, Operation};
 use crate::http::problem::{Code, Problem};
 
 /// The one variable segment of a path.
@@ -42,6 +44,13 @@ impl Segment {
     }
 }
 
+/// Its name and its kind stand in the path.
+impl Input for Segment {
+    fn describe(operation: &mut Operation) {
+        operation.problem(&[Code::NotFound]);
+    }
+}
+
 /// The number that `text` is, in digits alone.
 pub(super) fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -59,6 +68,12 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Params<T> {
         query.map(|Query(params)| Self(params)).map_err(|rejection| {
             Problem::invalid(clipped(&format!("query: {}", rejection.body_text())))
         })
+    }
+}
+
+impl<T: JsonSchema> Input for Params<T> {
+    fn describe(operation: &mut Operation) {
+        operation.takes_query::<T>();
     }
 }
 
