@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't run ends")]
 
+pub mod in_process;
 pub mod raw;
 
 use std::ops::Range;
@@ -111,16 +112,37 @@ impl Sale {
         request_id: &str,
         quantity: u32,
     ) -> Pending<Vec<BatchAnswer>> {
+        self.batch_in(self.activity, users, request_id, quantity)
+    }
+
+    /// The same in another activity.
+    pub fn batch_in(
+        &self,
+        activity: ActivityId,
+        users: Range<u64>,
+        request_id: &str,
+        quantity: u32,
+    ) -> Pending<Vec<BatchAnswer>> {
         let user = |user| UserId::new(user).unwrap();
         let requests: Vec<_> =
             users.map(|it| BatchRequest { user: user(it), request_id, quantity }).collect();
-        loop {
-            match self.engine.reserve_batch(self.activity, &requests, Front::Api) {
-                Ok(pending) => return pending,
-                Err(Busy::Overloaded) => std::thread::yield_now(),
-                Err(error) => panic!("{error}"),
-            }
-        }
+        patient(|| self.engine.reserve_batch(activity, &requests, Front::Api))
+    }
+
+    /// Makes `count` more activities and puts them on sale, for a sale that commits by itself.
+    pub fn more_activities(&self, count: u64) -> Vec<ActivityId> {
+        let sku = |number: u64| SkuId::new(definition().sku.get() + 1 + number).unwrap();
+        let made = (0..count).map(|number| {
+            let definition = Definition { sku: sku(number), ..definition() };
+            patient(|| self.engine.create(None, ACTOR, UNITS_MAX, definition))
+        });
+        // All are on their way before the first is waited for: they share their syncs.
+        let made: Vec<_> = made.collect();
+        let ids: Vec<_> = made.into_iter().map(|it| it.wait().unwrap().unwrap().id).collect();
+        let publish = |id: &ActivityId| patient(|| self.engine.publish(*id, ACTOR));
+        let published: Vec<_> = ids.iter().map(publish).collect();
+        published.into_iter().for_each(|it| _ = it.wait().unwrap().unwrap());
+        ids
     }
 
     /// Buys for `count` fresh users in whole batches, and commits each on this thread: for a sale
@@ -131,6 +153,17 @@ impl Sale {
             self.engine.commit().unwrap();
             make_spares(&self.engine);
             pending.wait().unwrap();
+        }
+    }
+}
+
+/// Calls until the log has room.
+fn patient<T>(call: impl Fn() -> Result<T, Busy>) -> T {
+    loop {
+        match call() {
+            Ok(answer) => return answer,
+            Err(Busy::Overloaded) => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
         }
     }
 }

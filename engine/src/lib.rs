@@ -58,6 +58,6 @@ pub use runtime::snapshots::{
     snapshot_contents,
 };
 pub use runtime::stats::EngineStats;
-pub use runtime::verify::{ActivityReport, VerifyReport, verify};
+pub use runtime::verify::{ActivityReport, VerifyReport, verify, verify_watched};
 pub use runtime::views::{ActivityView, DerivedState, PublicStatus, ReservationView};
 pub use wal::{Busy, LogUnavailable, RetentionLimits, SinkClass, SinkError, SinkState};

@@ -359,6 +359,21 @@ fn every_shorter_form_is_truncated_and_every_longer_one_trails() {
 }
 
 #[test]
+fn the_buyer_of_a_purchase_is_found_without_reading_all_of_it() {
+    let parts = sample();
+    for event in events(&parts) {
+        let (kind, bytes) = (codec::kind(&event.body), encoded(&event));
+        let expected = match event.body {
+            Body::Reserved { activity, user, .. } => Some((activity, user)),
+            _ => None,
+        };
+        assert_eq!(codec::buyer(kind, FORMAT_VERSION, &bytes), expected);
+        assert_eq!(codec::buyer(kind, FORMAT_VERSION + 1, &bytes), None);
+        assert_eq!(codec::buyer(kind, FORMAT_VERSION, &bytes[..bytes.len().min(20)]), None);
+    }
+}
+
+#[test]
 fn unknown_kinds_and_versions_are_named() {
     let bytes = encoded(&events(&sample())[0]);
     assert_eq!(codec::decode(0, 1, &bytes), Err(CodecError::UnknownKind { kind: 0 }));

@@ -25,7 +25,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use crate::app::{App, Shared};
-use crate::cli::progress::Spinner;
+use crate::cli::progress::Bar;
 use crate::cli::{EXIT_LOG, EXIT_REFUSED, EXIT_USAGE};
 use crate::config::{self, ConfigError, Flags, Http, Loaded, SETTINGS, Settings};
 use crate::demo::{self, DemoError};
@@ -42,7 +42,8 @@ use crate::payments::Payments;
 use crate::production::{self, Finding};
 use crate::reconcile::{self, Reconcile};
 use crate::resp::{self, RespServer};
-use descriptors::{bound_connections, raise_limit};
+use descriptors::bound_connections;
+pub(crate) use descriptors::raise_limit;
 use signals::{Asked, Signals};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
@@ -255,9 +256,9 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     options.on_snapshot = Box::new(logs::snapshot);
     options.accept_clock = settings.accept_clock;
     options.accept_file_system = settings.accept_file_system;
-    let spinner = Spinner::start("recovering the log");
+    let bar = Bar::of_reading("recovering the log", &options.progress);
     let opened = tokio::task::spawn_blocking(|| Engine::open(options)).await;
-    drop(spinner);
+    drop(bar);
     let (engine, report) = opened??;
     tracing::info!("{report}");
     if shared.tokens().is_err() {

@@ -28,6 +28,7 @@ fn each_profile_ends_in_an_exact_sale() {
     for (profile, accepted, replayed) in [
         ("accept", 2_000..=2_000, 0..=0),
         ("sold-out", 20..=20, 0..=0),
+        ("replay", 2_000..=2_000, 16_000..=18_000),
         ("mixed", 1..=1_000, 1..=4_000),
     ] {
         let args = ["--profile", profile, "--shoppers", "2000", "--connections", "8"];

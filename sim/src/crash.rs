@@ -158,8 +158,8 @@ pub fn again(
 ///
 /// # Errors
 /// What is wrong: a crash is never damage, nothing acknowledged is lost, nothing is there that
-/// nobody appended, no old byte is edited, nothing of an earlier life comes back, and readers see
-/// the same.
+/// nobody appended, no old byte is edited, nothing of an earlier life comes back or is taken for a
+/// torn write, and readers see the same.
 pub fn survives(crashed: Image, truth: &Truth, acked: u64) -> Result<(), String> {
     let mut truth = truth.clone();
     truth.acked = acked;
@@ -182,8 +182,11 @@ pub fn survives(crashed: Image, truth: &Truth, acked: u64) -> Result<(), String>
     process.drop_log();
     let cut = Cut::NOTHING_SURVIVES.of(&process.device().image());
     let mut again = Process::new(cut, process.truth.clone(), 3);
-    again.open().map_err(|stopped| format!("the second start: {}", told(stopped)))?;
-    Ok(())
+    let report = again.open().map_err(|stopped| format!("the second start: {}", told(stopped)))?;
+    match report.torn_tail {
+        None => Ok(()),
+        Some(torn) => Err(format!("nothing was being written, and {torn:?} is cut")),
+    }
 }
 
 /// Appends one more record, which must be acknowledged.

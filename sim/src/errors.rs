@@ -108,6 +108,9 @@ fn fail_so(
             || survives(cut.of(&run.image), &run.truth, run.truth.acked),
         );
     }
+    if !fault.lasting {
+        report.run(|| replay(seed, &word, Some((fault, None))), || rests(&run));
+    }
     true
 }
 
@@ -173,6 +176,22 @@ impl Run {
             faults_hit,
             ops: process.ops(),
         })
+    }
+}
+
+/// A file that saw an I/O error is never used again: all that is there is given back and every
+/// spare is used up, and it becomes no segment and no spare. A disk that goes on failing can't be
+/// told so.
+fn rests(run: &Run) -> Result<(), String> {
+    let mut process = Process::new(run.image.clone(), run.truth.clone(), 4);
+    process.open().map_err(told)?;
+    for _ in 0..3 {
+        process.step(Step::Snapshot).map_err(told)?;
+    }
+    let disk = process.device().image();
+    match disk.renamed_after_error().iter().find(|name| name.starts_with("wal/")) {
+        None => Ok(()),
+        Some(name) => Err(format!("W7: a file that saw an I/O error became {name}")),
     }
 }
 

@@ -174,7 +174,9 @@ fn read(device: &SimDevice) -> Result<Lsn, OpenError> {
         }
         let _ = inspecting.read(None, &mut |_| Ok(()));
     }
-    let _ = wal::repair(&*device, Lsn(60), true, &mut |frame| frame.records().for_each(drop));
+    let watch = wal::Progress::default();
+    let _ =
+        wal::repair(&*device, Lsn(60), true, &watch, &mut |frame| frame.records().for_each(drop));
     let options = OpenOptions {
         format: Format {
             shard_count: 1,

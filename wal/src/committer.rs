@@ -4,7 +4,6 @@
 //! publishes. While one sync is in flight the next batch fills, so the slower the disk, the larger
 //! the batch, without a timer.
 
-use std::io;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -12,7 +11,8 @@ use crate::block::{Blocks, round_up};
 use crate::control::{Control, LogEnd};
 use crate::device::{Device, File, write_full};
 use crate::error::LogUnavailable;
-use crate::fatal::{Fatal, OnFatal};
+use crate::failure::{Failure, Seen, condemn, fail, fail_spare, set_aside};
+use crate::fatal::OnFatal;
 use crate::frame::{self, FrameSpec};
 use crate::ids::{Lsn, SegmentId};
 use crate::intake::{Admission, Committed, Intake};
@@ -35,20 +35,6 @@ pub(crate) struct Parts {
     pub(crate) retention: Retention,
     pub(crate) counters: Counters,
     pub(crate) on_fatal: OnFatal,
-}
-
-/// An I/O operation that failed; the caller of [`Tail`]'s methods never sees one.
-struct Failure {
-    op: &'static str,
-    path: String,
-    source: io::Error,
-}
-
-impl Failure {
-    fn of_spare(parts: &Parts, failed: Failed) -> Self {
-        let Failed { path, source } = failed;
-        Self { op: "create", path: parts.device.display(&path), source }
-    }
 }
 
 /// The end of the log, as the process that writes it knows it. Whoever holds it commits.
@@ -114,7 +100,7 @@ impl Tail {
         if parts.watermark.is_poisoned() {
             return Err(LogUnavailable);
         }
-        self.write_control(parts).map_err(|failure| fail(parts, failure))
+        self.write_control(parts).map_err(|failure| self.fail(parts, failure))
     }
 
     /// Says in CONTROL that the log begins at `oldest` from now on (W7: before a file is touched).
@@ -143,7 +129,7 @@ impl Tail {
         parts: &Parts,
         sealed: SegmentId,
     ) -> Result<(), LogUnavailable> {
-        self.rotate(parts, sealed).map_err(|failure| fail(parts, failure))
+        self.rotate(parts, sealed).map_err(|failure| self.fail(parts, failure))
     }
 
     /// Makes what is waiting durable, in one frame, and publishes it.
@@ -170,7 +156,7 @@ impl Tail {
         };
         rotated
             .and_then(|()| self.write_frame(parts, taken.records, taken.bytes))
-            .map_err(|failure| fail(parts, failure))?;
+            .map_err(|failure| self.fail(parts, failure))?;
         self.promised = false;
         parts.intake.release(taken.bytes);
         parts.watermark.publish(&self.marks, self.last_lsn, &mut self.woken);
@@ -209,7 +195,7 @@ impl Tail {
             return Ok(());
         }
         self.marks.clear();
-        self.write_frame(parts, 0, 0).map_err(|failure| fail(parts, failure))?;
+        self.write_frame(parts, 0, 0).map_err(|failure| self.fail(parts, failure))?;
         self.promised = true;
         Ok(())
     }
@@ -223,7 +209,7 @@ impl Tail {
             last_lsn: self.last_lsn,
             chain: self.chain,
         });
-        self.write_control(parts).map_err(|failure| fail(parts, failure))
+        self.write_control(parts).map_err(|failure| self.fail(parts, failure))
     }
 
     fn write_frame(&mut self, parts: &Parts, records: u32, bytes: usize) -> Result<(), Failure> {
@@ -251,6 +237,7 @@ impl Tail {
             op,
             path: parts.device.display(&names::segment(header.segment_id)),
             source,
+            seen: Seen::Segment(header.segment_id),
         };
         write_full(&**file, &self.frame.bytes()[..frame_bytes], self.offset)
             .map_err(|source| failure("write", source))?;
@@ -279,9 +266,16 @@ impl Tail {
         let Spare { path: spare, stale_stamp } = parts
             .spares
             .take(device, &parts.intake)
-            .map_err(|failed| Failure::of_spare(parts, failed))?;
+            .map_err(|failed| Failure::of_spare(device, "create", failed))?;
         let id = sealed.plus(1);
-        let failure = |op, path: &str, source| Failure { op, path: device.display(path), source };
+        let failure = |op, path: &str, source| Failure {
+            op,
+            path: device.display(path),
+            source,
+            seen: Seen::Nothing,
+        };
+        let of_spare =
+            |op, source| Failure::of_spare(device, op, Failed { path: spare.clone(), source });
         let header = SegmentHeader {
             features: self.control.features,
             segment_id: id,
@@ -304,9 +298,9 @@ impl Tail {
         let file =
             device.open_to_append(&spare).map_err(|source| failure("open", &spare, source))?;
         write_full(&*file, header.encode().bytes(), 0)
-            .map_err(|source| failure("write", &spare, source))?;
+            .map_err(|source| of_spare("write", source))?;
         if !planted::has(Bug::HeaderNotSynced) {
-            file.sync_data().map_err(|source| failure("sync", &spare, source))?;
+            file.sync_data().map_err(|source| of_spare("sync", source))?;
         }
         let path = names::segment(id);
         device.rename(&spare, &path).map_err(|source| failure("rename", &spare, source))?;
@@ -334,27 +328,23 @@ impl Tail {
             op: "write",
             path: parts.device.display(crate::control::CONTROL_PATH),
             source,
+            seen: Seen::Nothing,
         })
     }
-}
 
-/// The one way the log fails: no mark moves again, every caller is told, the owner ends the
-/// process.
-fn fail(parts: &Parts, failure: Failure) -> LogUnavailable {
-    let Failure { op, path, source } = failure;
-    if planted::has(Bug::FailureNotPoisoned) {
-        return LogUnavailable;
+    /// Fails the log; what is noted of the file that saw the error is the last that this process
+    /// writes, and the disk may refuse it.
+    fn fail(&mut self, parts: &Parts, failure: Failure) -> LogUnavailable {
+        match fail(parts, failure) {
+            Seen::Segment(id) => {
+                condemn(&mut self.control, id);
+                let _ = self.control.write(&*self.control_file);
+            }
+            Seen::Spare(path) => {
+                let _ = set_aside(&*parts.device, &path);
+            }
+            Seen::Nothing => {}
+        }
+        LogUnavailable
     }
-    let first = parts.watermark.poison();
-    parts.intake.close();
-    // A commit and the making of a spare may fail side by side: the owner is told once.
-    if first {
-        (parts.on_fatal)(&Fatal { op, path, source });
-    }
-    LogUnavailable
-}
-
-/// Fails the log for a spare that could not be made.
-pub(crate) fn fail_spare(parts: &Parts, failed: Failed) -> LogUnavailable {
-    fail(parts, Failure::of_spare(parts, failed))
 }

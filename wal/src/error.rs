@@ -6,7 +6,7 @@ use crate::ids::Lsn;
 use crate::verdict::Case;
 
 /// The log could not be opened. Nothing on disk was changed, but for what a fresh directory
-/// already had made of it.
+/// already had made of it, and a note in CONTROL of a segment that saw an I/O error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

@@ -11,10 +11,13 @@ use crate::control::{Control, Format};
 use crate::device::{Device, Lock};
 use crate::error::{OpenError, ReadError};
 use crate::ids::{Epoch, LogUuid, Lsn, SegmentId};
+use crate::listing;
 use crate::names;
 use crate::open::{io_error, read_control};
+use crate::progress::Progress;
 use crate::reader::Reader;
-use crate::recover::{self, Extent, FRAMES_AT, Reach, Replay, TornTail};
+use crate::record::Record;
+use crate::recover::{self, EachRecord, Extent, FRAMES_AT, Reach, Replay, TornTail};
 use crate::scan::{self, Scanner};
 use crate::snapshot::{self, SnapshotError, SnapshotReader};
 use crate::start::Start;
@@ -48,25 +51,34 @@ pub struct Inspecting<'a> {
     /// Those that are whole, oldest first.
     snapshots: Vec<(SnapshotReader, Start)>,
     damaged: Vec<String>,
+    progress: Progress,
 }
 
 impl<'a> Inspecting<'a> {
     /// Looks at a directory and reads its snapshots whole.
     pub fn begin(device: &'a dyn Device) -> Result<Self, OpenError> {
+        Self::begin_watched(device, &Progress::default())
+    }
+
+    /// The same; `progress` is told, then and later, how far the reading has come.
+    pub fn begin_watched(device: &'a dyn Device, progress: &Progress) -> Result<Self, OpenError> {
         let lock = probe_lock(device)?;
-        Self::under(device, lock)
+        Self::under(device, lock, progress)
     }
 
     /// The same under a lock that is held already, or beside the process that has it.
     pub(crate) fn under(
         device: &'a dyn Device,
         lock: Option<Box<dyn Lock>>,
+        progress: &Progress,
     ) -> Result<Self, OpenError> {
         let (control, _) = read_control(device)?;
-        let mut it = Self { device, control, lock, snapshots: Vec::new(), damaged: Vec::new() };
+        let (snapshots, damaged) = (Vec::new(), Vec::new());
+        let progress = progress.clone();
+        let mut it = Self { device, control, lock, snapshots, damaged, progress };
         let names = snapshot::list(device).map_err(io_error(device, "list", names::SNAP_DIR))?;
         for info in names {
-            match snapshot::open(device, &it.control, info.lsn) {
+            match snapshot::open(device, &it.control, info, &it.progress) {
                 Ok(snapshot) => it.snapshots.push(snapshot),
                 Err(SnapshotError::TooNew { path, format_version, feature_incompat }) => {
                     return Err(OpenError::TooNew { path, format_version, feature_incompat });
@@ -119,7 +131,10 @@ impl<'a> Inspecting<'a> {
     pub(crate) fn read_needed(&self) -> Result<Lsn, OpenError> {
         let start = self.snapshots.last().map(|(_, start)| start);
         let how = (Reach::Everything, Extent::Needed);
-        let recovered = recover::recover(self.device, &self.control, how, start, &mut |_| Ok(()))?;
+        let (device, control, progress) = (self.device, &self.control, &self.progress);
+        let mut ignore = |_: &Record<'_>| Ok(());
+        let replay = &mut EachRecord(&mut ignore);
+        let recovered = recover::recover(device, control, how, start, progress, replay)?;
         Ok(recovered.last_lsn)
     }
 
@@ -133,8 +148,9 @@ impl<'a> Inspecting<'a> {
         let reach = if self.lock.is_some() { Reach::Everything } else { Reach::Promised };
         let start = self.snapshots.iter().find(|(_, start)| Some(start.lsn) == from);
         let (device, control) = (self.device, &self.control);
-        let start = start.map(|(_, start)| start);
-        let recovered = recover::recover(device, control, (reach, Extent::All), start, replay)?;
+        let (start, how) = (start.map(|(_, start)| start), (reach, Extent::All));
+        let recovered =
+            recover::recover(device, control, how, start, &self.progress, &mut EachRecord(replay))?;
         Ok(Inspection {
             uuid: control.log_uuid,
             epoch: control.epoch,
@@ -188,9 +204,9 @@ fn read_control_of_log(device: &dyn Device) -> Result<(Control, Option<Box<dyn L
 /// The last record that is known to be durable, as far as a bystander can tell.
 fn promised_lsn(device: &dyn Device) -> Result<Lsn, OpenError> {
     let (control, lock) = read_control_of_log(device)?;
-    let ids = recover::list_segments(device, &control)?;
+    let ids = listing::list_segments(device, &control)?;
     let Some(last) = ids.last() else { return Ok(Lsn(0)) };
-    let header = recover::read_header(device, &control, *last)?;
+    let header = listing::read_header(device, &control, *last)?;
     let path = names::segment(*last);
     let file = device.open_uncached(&path).map_err(io_error(device, "open", &path))?;
     let limit = match lock {

@@ -32,11 +32,12 @@
 //! | `committer` | the only writer |
 //! | `watermark` | what is durable, and who waits for it |
 //! | `verdict` | where the log ends, as a decision table |
-//! | `recover`, `start`, `scan` | the reading that feeds it |
+//! | `recover`, `listing`, `start`, `scan`, `leftover` | the reading that feeds it |
+//! | `progress` | how far that has come |
 //! | `spares` | segments made ahead |
 //! | `snapshot` | the owner's state in a file |
 //! | `retention`, `retire` | what of the log is still needed, and what becomes of the rest |
-//! | `fatal` | fail-stop |
+//! | `fatal`, `failure` | fail-stop, and what becomes of the file that saw the error |
 //! | `reader` | the log as an outbox |
 //! | `log`, `threads` | the handle, and what runs behind it |
 //! | `open`, `premises` | from a directory to a log |
@@ -53,6 +54,7 @@ mod committer;
 mod control;
 pub mod device;
 mod error;
+mod failure;
 mod fatal;
 mod features;
 mod fields;
@@ -66,7 +68,9 @@ mod intake;
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals;
+mod leftover;
 pub mod limits;
+mod listing;
 mod log;
 mod metrics;
 #[cfg(loom)]
@@ -76,6 +80,7 @@ mod names;
 mod open;
 pub mod planted;
 mod premises;
+mod progress;
 mod reader;
 mod record;
 mod recover;
@@ -105,9 +110,10 @@ pub use limits::CONTROL_SHARD;
 pub use log::Log;
 pub use metrics::{Metrics, SLOW_SYNC_US, SYNC_US_BOUNDS};
 pub use open::{Judged, OpenOptions, OpenReport, Opening};
+pub use progress::Progress;
 pub use reader::{Frame, Reader};
 pub use record::{RECORD_HEADER_BYTES, Record, RecordError, Records, record_bytes};
-pub use recover::{Replay, TornTail};
+pub use recover::{RECORDS_AHEAD, Replay, Replaying, TornTail};
 pub use repair::{Loss, RepairError, Repaired, repair};
 pub use retention::{RetentionLimits, SinkClass, SinkError, SinkState};
 pub use retire::{Retired, drop_sink};

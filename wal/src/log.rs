@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use crate::abort::AbortOnPanic;
-use crate::committer::{self, Parts, Tail};
+use crate::committer::{Parts, Tail};
 use crate::control::Format;
 use crate::device::{Device, Lock};
 use crate::error::{Busy, LogUnavailable, OpenError};
+use crate::failure;
 use crate::ids::{LogIdentity, Lsn};
 use crate::intake::{Batch, Class, Committed, Ticket};
 use crate::metrics::Metrics;
@@ -83,7 +84,7 @@ impl Log {
         parts
             .spares
             .make(&*parts.device, &parts.intake)
-            .map_err(|failed| committer::fail_spare(parts, failed))
+            .map_err(|failed| failure::fail_spare(parts, failed))
     }
 
     /// Refuses new records and makes those that wait durable: nothing changes any more. Returns the

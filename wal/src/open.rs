@@ -8,17 +8,20 @@ use crate::committer::{Parts, Tail};
 use crate::control::{CONTROL_PATH, Control, ControlError, Format};
 use crate::device::{Appends, Device, File, FileSystem, Lock};
 use crate::error::OpenError;
+use crate::failure::condemn;
 use crate::fatal::OnFatal;
 use crate::features;
 use crate::ids::{Epoch, LogIdentity, LogUuid, Lsn, SegmentId};
 use crate::intake::Intake;
-use crate::limits::{LOCK_RETRY_MS, LOCK_TRIES, NEVER_RECYCLE_MAX};
+use crate::limits::{LOCK_RETRY_MS, LOCK_TRIES};
+use crate::listing;
 use crate::log::Log;
 use crate::metrics::Counters;
 use crate::names;
 use crate::planted::{self, Bug};
 use crate::premises::{Found, check_format, look, refuse_foreign, suitable};
-use crate::recover::{self, Extent, Reach, Recovered, Replay, TornTail};
+use crate::progress::Progress;
+use crate::recover::{self, EachRecord, Extent, Reach, Recovered, Replay, Replaying, TornTail};
 use crate::retention::Retention;
 use crate::snapshot::{Candidates, SnapshotReader, tidy_up};
 use crate::spares::Spares;
@@ -61,7 +64,7 @@ pub struct OpenReport {
 
 /// A log on its way to be opened, step by step, for an owner that must know the constants before
 /// the first record and wants its say after the last. An existing log is changed on disk by
-/// [`Judged::finish`] alone.
+/// [`Judged::finish`] alone, but for a note in CONTROL of a segment that saw an I/O error.
 pub struct Opening {
     device: Arc<dyn Device>,
     on_fatal: OnFatal,
@@ -71,6 +74,7 @@ pub struct Opening {
     formatted: bool,
     file_system: FileSystem,
     snapshots: Candidates,
+    progress: Progress,
 }
 
 impl Opening {
@@ -106,7 +110,13 @@ impl Opening {
             formatted,
             file_system,
             snapshots,
+            progress: Progress::default(),
         })
+    }
+
+    /// Tells `progress` from now on how far the reading has come.
+    pub fn watch(&mut self, progress: &Progress) {
+        self.progress = progress.clone();
     }
 
     /// The constants fixed when the directory was formatted.
@@ -117,7 +127,7 @@ impl Opening {
     /// The next snapshot to begin from, the newest first: whole, and older than those given before.
     /// After `None` the log is replayed from its first record on, if that is still there.
     pub fn next_snapshot(&mut self) -> Result<Option<SnapshotReader>, OpenError> {
-        self.snapshots.next(&*self.device, &self.control)
+        self.snapshots.next(&*self.device, &self.control, &self.progress)
     }
 
     /// Passes over the snapshot given last, which the owner can't load.
@@ -128,10 +138,16 @@ impl Opening {
     /// Reads the log after the snapshot given last, handing every record to `replay`, and judges
     /// its end.
     pub fn replay(self, replay: &mut Replay<'_>) -> Result<Judged, OpenError> {
-        sync_tail(&*self.device, &self.control)?;
+        self.replay_into(&mut EachRecord(replay))
+    }
+
+    /// The same, into an owner that is shown what comes next.
+    pub fn replay_into(mut self, replay: &mut dyn Replaying) -> Result<Judged, OpenError> {
+        sync_tail(&*self.device, &mut self.control, &*self.control_file)?;
         let how = (Reach::Everything, Extent::Needed);
         let start = self.snapshots.start();
-        let recovered = recover::recover(&*self.device, &self.control, how, start, replay)?;
+        let recovered =
+            recover::recover(&*self.device, &self.control, how, start, &self.progress, replay)?;
         Ok(Judged { opening: self, recovered })
     }
 }
@@ -153,10 +169,11 @@ impl Judged {
             names::WAL_DIR,
         ))?;
         control.epoch = control.epoch.plus(1);
-        control.clean_end = None;
+        // Recovery held the end that was read against it.
+        let closed = control.clean_end.take().is_some();
         let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
-        if recovered.unreadable_tail && control.never_recycle.len() < NEVER_RECYCLE_MAX {
-            control.never_recycle.push(last_segment);
+        if recovered.unreadable_tail {
+            condemn(&mut control, last_segment);
         }
         if !planted::has(Bug::EpochNotDurable) {
             control.write(&*control_file).map_err(io_error(&*device, "write", CONTROL_PATH))?;
@@ -173,7 +190,8 @@ impl Judged {
             names::WAL_DIR,
         ))?;
         let (sinks, segment_bytes) = (control.sinks.clone(), format.segment_bytes);
-        let retention = Retention::new(&recovered.headers, sinks, snapshots.kept(), segment_bytes);
+        let kept = snapshots.kept();
+        let retention = Retention::new(&recovered.headers, sinks, kept, segment_bytes, closed);
         let frame_bytes_max = format.frame_bytes_max as usize;
         let seqs = &recovered.shard_seqs;
         let parts = Parts {
@@ -300,18 +318,25 @@ pub(crate) fn sync_control(device: &dyn Device) -> Result<(), OpenError> {
 }
 
 /// Makes durable what a killed process left in the page cache, before it is read and believed: a
-/// power cut after this start could take it back otherwise.
-fn sync_tail(device: &dyn Device, control: &Control) -> Result<(), OpenError> {
+/// power cut after this start could take it back otherwise. A segment that can't be synced is noted
+/// in CONTROL (W7): though it was closed cleanly it is not one to use again.
+fn sync_tail(
+    device: &dyn Device,
+    control: &mut Control,
+    control_file: &dyn File,
+) -> Result<(), OpenError> {
     if planted::has(Bug::SkipSyncAtOpen) {
         return Ok(());
     }
-    let ids = recover::list_segments(device, control)?;
+    let ids = listing::list_segments(device, control)?;
     for id in ids.iter().rev().take(2) {
         let path = names::segment(*id);
-        device
-            .open(&path)
-            .and_then(|file| file.sync_data())
-            .map_err(io_error(device, "sync", &path))?;
+        let file = device.open(&path).map_err(io_error(device, "open", &path))?;
+        if let Err(source) = file.sync_data() {
+            condemn(control, *id);
+            let _ = control.write(control_file);
+            return Err(io_error(device, "sync", &path)(source));
+        }
     }
     device.sync_dir(names::WAL_DIR).map_err(io_error(device, "sync", names::WAL_DIR))?;
     device.sync_dir("").map_err(io_error(device, "sync", ""))

@@ -52,6 +52,7 @@ bugs! {
     HeaderNotSynced = "Gives a segment its name before its header is synced.";
     ControlSlotNotAlternating = "Writes CONTROL over its only slot that is whole.";
     FailureNotPoisoned = "Lets a log go on that has failed.";
+    FileReusedAfterError = "Uses a file again that saw an I/O error.";
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -102,7 +102,8 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-fn split(payload: &[u8], lsn: Lsn) -> Option<(Record<'_>, &[u8])> {
+/// The record that `payload` begins with, and what follows it.
+pub(crate) fn split(payload: &[u8], lsn: Lsn) -> Option<(Record<'_>, &[u8])> {
     let fields = Fields::<RECORD_HEADER_BYTES>::of(payload)?;
     let bytes = usize::from(fields.u16(0));
     if bytes < RECORD_HEADER_BYTES || fields.u16(6) != 0 {

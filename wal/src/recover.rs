@@ -7,17 +7,20 @@
 
 use std::sync::Arc;
 
-use crate::block::{BLOCK, Blocks};
+use crate::block::BLOCK;
 use crate::control::{Control, LogEnd};
-use crate::device::{Device, File, read_full};
+use crate::device::{Device, File};
 use crate::error::OpenError;
-use crate::ids::{Lsn, SegmentId};
+use crate::ids::Lsn;
+use crate::leftover::{self, Passed};
 use crate::limits::CONTROL_SHARD;
+use crate::listing::{list_segments, read_header};
 use crate::names;
 use crate::planted::{self, Bug};
+use crate::progress::Progress;
 use crate::record::{Record, Records};
 use crate::scan::{self, Scanner, Stop, Survey};
-use crate::segment::{SegmentHeader, SegmentHeaderError};
+use crate::segment::SegmentHeader;
 use crate::start::{self, Start};
 use crate::verdict::{Case, CleanWitness, Evidence, Found, classify};
 
@@ -83,85 +86,35 @@ pub(crate) fn lane(shard: u16, shard_count: u16) -> Option<usize> {
     }
 }
 
-/// The segments that are there, ascending, checked to be without gap or repeat (case I).
-pub(crate) fn list_segments(
-    device: &dyn Device,
-    control: &Control,
-) -> Result<Vec<SegmentId>, OpenError> {
-    let entries = device.list(names::WAL_DIR).map_err(|source| OpenError::Io {
-        op: "list",
-        path: device.display(names::WAL_DIR),
-        source,
-    })?;
-    let mut ids: Vec<_> =
-        entries.iter().filter_map(|entry| names::parse_segment(&entry.name)).collect();
-    ids.sort_unstable();
-    ids.retain(|id| *id >= control.oldest_needed_segment);
-    let first = control.oldest_needed_segment;
-    let dense = ids.iter().zip(0..).position(|(id, index)| *id != first.plus(index));
-    let missing = match dense {
-        Some(index) => Some(first.plus(index as u64)),
-        None if control.active_segment >= first.plus(ids.len() as u64) => {
-            Some(first.plus(ids.len() as u64))
-        }
-        None => None,
-    };
-    match missing {
-        None => Ok(ids),
-        Some(id) => Err(OpenError::Refused {
-            path: device.display(&names::segment(id)),
-            offset: 0,
-            case: Case::SegmentMissing,
-            first_lost_lsn: lsn_after(device, control, SegmentId(id.0.saturating_sub(1))),
-            until: String::new(),
-        }),
-    }
+/// Records that are shown ahead: more than the processor fetches at once, few enough to be at hand
+/// still when their turn comes.
+pub const RECORDS_AHEAD: usize = 64;
+
+/// An owner that wants to know what comes next, so that what it will need is fetched from memory
+/// side by side.
+pub trait Replaying {
+    /// Shows the next [`RECORDS_AHEAD`] records, or fewer; more may follow. None has happened yet.
+    fn look_ahead(&mut self, records: Records<'_>);
+
+    /// Takes the next record.
+    ///
+    /// # Errors
+    /// Why it cannot have happened: the log is refused.
+    fn take(&mut self, record: &Record<'_>)
+    -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
 }
 
-/// The record that comes after all that a segment holds, as far as that can be told: for the
-/// message about the segment that should have followed.
-fn lsn_after(device: &dyn Device, control: &Control, id: SegmentId) -> Lsn {
-    let Ok(header) = read_header(device, control, id) else { return Lsn(0) };
-    let Ok(file) = device.open_uncached(&names::segment(id)) else { return Lsn(0) };
-    let frame_bytes_max = control.format.frame_bytes_max as usize;
-    let mut scanner = Scanner::new(file, header, frame_bytes_max);
-    while scanner.next(header.segment_bytes).is_ok() {}
-    scanner.position.next_lsn
-}
+/// One that takes each record as it comes.
+pub(crate) struct EachRecord<'a, 'b>(pub(crate) &'a mut Replay<'b>);
 
-/// Reads and checks the header of a segment (cases I and J).
-pub(crate) fn read_header(
-    device: &dyn Device,
-    control: &Control,
-    id: SegmentId,
-) -> Result<SegmentHeader, OpenError> {
-    let path = names::segment(id);
-    let io = |source| OpenError::Io { op: "read", path: device.display(&path), source };
-    let file = device.open_uncached(&path).map_err(io)?;
-    let mut block = Blocks::new(1);
-    let read = read_full(&*file, block.bytes_mut(), 0).map_err(io)?;
-    let bytes = file.length().map_err(io)?;
-    let not_ours = |what| OpenError::NotOurs { path: device.display(&path), what };
-    let header = SegmentHeader::parse(&block.bytes()[..read]).map_err(|error| match error {
-        SegmentHeaderError::Damaged(what) => not_ours(what),
-        SegmentHeaderError::TooNew { format_version, feature_incompat } => OpenError::TooNew {
-            path: device.display(&path),
-            format_version: u32::from(format_version),
-            feature_incompat,
-        },
-    })?;
-    let active = id == control.active_segment;
-    let checks = [
-        (header.log_uuid == control.log_uuid, "belongs to another log"),
-        (header.segment_id == id, "is another segment under a wrong name"),
-        (header.epoch <= control.epoch, "is from a later run than CONTROL knows"),
-        (!active || header.stamp == control.active_stamp, "is not the segment CONTROL knows"),
-        (header.segment_bytes == control.format.segment_bytes, "has another segment size"),
-        (bytes == header.segment_bytes, "has another length than its header says"),
-    ];
-    match checks.iter().find(|(ok, _)| !ok) {
-        None => Ok(header),
-        Some((_, what)) => Err(not_ours(what)),
+impl Replaying for EachRecord<'_, '_> {
+    fn look_ahead(&mut self, _records: Records<'_>) {}
+
+    fn take(
+        &mut self,
+        record: &Record<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        (self.0)(record)
     }
 }
 
@@ -171,7 +124,8 @@ pub(crate) fn recover(
     control: &Control,
     (reach, extent): (Reach, Extent),
     start: Option<&Start>,
-    replay: &mut Replay<'_>,
+    progress: &Progress,
+    replay: &mut dyn Replaying,
 ) -> Result<Recovered, OpenError> {
     let ids = list_segments(device, control)?;
     let headers: Vec<SegmentHeader> =
@@ -189,9 +143,12 @@ pub(crate) fn recover(
         data_chain: None,
         headers: Vec::new(),
     };
-    for (index, header) in headers.iter().enumerate().skip(from) {
-        let successor = headers.get(index + 1);
-        let segment = Segment { device, control, header, successor, start };
+    let segments: Vec<_> = (from..headers.len())
+        .map(|index| (&headers[index], headers.get(index + 1)))
+        .map(|(header, successor)| Segment { device, control, header, successor, start, progress })
+        .collect();
+    progress.expect(segments.iter().map(Segment::bytes).sum());
+    for segment in segments {
         segment.recover(reach, replay, &mut recovered)?;
     }
     // Snapshots hold what was durable: a log that ends before one has lost something.
@@ -216,20 +173,28 @@ struct Segment<'a> {
     header: &'a SegmentHeader,
     successor: Option<&'a SegmentHeader>,
     start: Option<&'a Start>,
+    progress: &'a Progress,
 }
 
 impl Segment<'_> {
+    /// Bytes to be read, as far as that can be told.
+    fn bytes(&self) -> u64 {
+        self.successor.map_or(self.header.segment_bytes, |next| next.prev_end_offset)
+    }
+
     fn recover(
         &self,
         reach: Reach,
-        replay: &mut Replay<'_>,
+        replay: &mut dyn Replaying,
         recovered: &mut Recovered,
     ) -> Result<(), OpenError> {
         let Self { device, header, .. } = *self;
         let path = names::segment(header.segment_id);
-        let opened = match planted::has(Bug::TailReadThroughCache) {
-            true => device.open(&path),
-            false => device.open_uncached(&path),
+        let opened = match (self.successor, reach) {
+            _ if planted::has(Bug::TailReadThroughCache) => device.open(&path),
+            // What is promised is looked for first.
+            (None, Reach::Promised) => device.open_uncached(&path),
+            _ => device.open_ahead(&path, FRAMES_AT, self.bytes()),
         };
         let file = opened.map_err(|source| OpenError::Io {
             op: "open",
@@ -237,14 +202,14 @@ impl Segment<'_> {
             source,
         })?;
         let limit = match (self.successor, reach) {
-            (Some(next), _) => next.prev_end_offset,
-            (None, Reach::Everything) => header.segment_bytes,
             (None, Reach::Promised) => {
                 scan::survey(&*file, header, FRAMES_AT).promised_through.max(FRAMES_AT)
             }
+            _ => self.bytes(),
         };
         let (end, stop) = self.read(Arc::clone(&file), limit, replay, recovered)?;
         recovered.end = Some(end);
+        self.progress.advance(self.bytes().saturating_sub(end.offset - FRAMES_AT));
         match (self.successor, reach) {
             (Some(next), _) => self.check_seal(next, &end),
             (None, Reach::Everything) => self.judge(&*file, &end, &stop, recovered),
@@ -258,7 +223,7 @@ impl Segment<'_> {
         &self,
         file: Arc<dyn File>,
         limit: u64,
-        replay: &mut Replay<'_>,
+        replay: &mut dyn Replaying,
         recovered: &mut Recovered,
     ) -> Result<(LogEnd, Stop), OpenError> {
         let format = &self.control.format;
@@ -269,7 +234,12 @@ impl Segment<'_> {
                 Err(stop) => break stop,
             };
             let mut records = 0;
-            for record in Records::new(scanned.payload, scanned.header.first_lsn) {
+            let mut left = Records::new(scanned.payload, scanned.header.first_lsn);
+            loop {
+                if (records as usize).is_multiple_of(RECORDS_AHEAD) {
+                    replay.look_ahead(left.clone());
+                }
+                let Some(record) = left.next() else { break };
                 records += 1;
                 let record = record
                     .map_err(|error| OpenError::Rejected { lsn: error.0, why: error.into() })?;
@@ -284,6 +254,7 @@ impl Segment<'_> {
                 let why = format!("its frame names {}", scanned.header.record_count).into();
                 return Err(OpenError::Rejected { lsn: scanned.header.last_lsn(), why });
             }
+            self.progress.advance(scanned.header.frame_bytes() as u64);
             recovered.last_lsn = scanned.header.last_lsn();
             if records > 0 {
                 recovered.data_chain = Some(scanned.header.header_crc);
@@ -321,7 +292,13 @@ impl Segment<'_> {
         stop: &Stop,
         recovered: &mut Recovered,
     ) -> Result<(), OpenError> {
-        let survey = scan::survey(file, self.header, end.offset);
+        let mut survey = scan::survey(file, self.header, end.offset);
+        let (format, shard_seqs) = (&self.control.format, recovered.shard_seqs.as_slice());
+        let passed = Passed { format, shard_seqs };
+        let mut stop = Some(stop);
+        if leftover::is_all(file, self.header, end.offset, &survey, &passed) {
+            (stop, survey.damage_bytes) = (None, 0);
+        }
         let case = classify(&self.evidence(end, stop, &survey));
         if !case.serves() && !planted::has(Bug::DamageTakenForTornTail) {
             let until = survey.last_lsn.map_or(String::new(), |lsn| format!(" to LSN {lsn}"));
@@ -336,7 +313,7 @@ impl Segment<'_> {
         Ok(())
     }
 
-    fn evidence(&self, end: &LogEnd, stop: &Stop, survey: &Survey) -> Evidence {
+    fn evidence(&self, end: &LogEnd, stop: Option<&Stop>, survey: &Survey) -> Evidence {
         let format = &self.control.format;
         // Payload blocks of an earlier life's frame have no header of their own to be told by:
         // where there was such a life, one frame of them may follow what was in flight.
@@ -344,10 +321,10 @@ impl Segment<'_> {
         let stale_bytes = if lived_before { u64::from(format.frame_bytes_max) } else { 0 };
         Evidence {
             found: match stop {
-                Stop::Full | Stop::Zero | Stop::Stale => Found::Nothing,
-                Stop::Invalid => Found::Garbage,
-                Stop::BrokenLink => Found::BrokenLink,
-                Stop::Unreadable(_) => Found::Unreadable,
+                None | Some(Stop::Full | Stop::Zero | Stop::Stale) => Found::Nothing,
+                Some(Stop::Invalid) => Found::Garbage,
+                Some(Stop::BrokenLink) => Found::BrokenLink,
+                Some(Stop::Unreadable(_)) => Found::Unreadable,
             },
             promised_beyond: survey.promised_through > end.offset,
             damage_too_far: survey.damage_bytes > format.in_flight_bytes_max + stale_bytes,
@@ -377,7 +354,7 @@ fn take(
     record: &Record<'_>,
     shard_count: u16,
     recovered: &mut Recovered,
-    replay: &mut Replay<'_>,
+    replay: &mut dyn Replaying,
 ) -> Result<(), OpenError> {
     let rejected = |why| OpenError::Rejected { lsn: record.lsn, why };
     let seq = lane(record.shard, shard_count)
@@ -387,5 +364,5 @@ fn take(
         return Err(rejected(format!("shard sequence {} after {seq}", record.shard_seq).into()));
     }
     *seq = record.shard_seq;
-    replay(record).map_err(rejected)
+    replay.take(record).map_err(rejected)
 }

@@ -104,14 +104,16 @@ pub(crate) struct Kept {
     pub(crate) id: SegmentId,
     pub(crate) first_lsn: Lsn,
     pub(crate) epoch: Epoch,
+    /// The run before this one ended cleanly in it.
+    pub(crate) closed: bool,
 }
 
 /// A segment to be given back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Retirable {
     pub(crate) id: SegmentId,
-    /// It was filled by one run and sealed by a rotation: no error can have gone unrecorded.
-    pub(crate) filled: bool,
+    /// Its run went on after it, or ended cleanly: no error can have gone unnoticed.
+    pub(crate) reusable: bool,
 }
 
 #[derive(Default)]
@@ -133,13 +135,18 @@ pub(crate) struct Retention {
 }
 
 impl Retention {
+    /// `closed` tells whether the run before ended cleanly, in the last of `headers`.
     pub(crate) fn new(
         headers: &[SegmentHeader],
         sinks: Vec<RegisteredSink>,
         snapshots: Vec<SnapshotInfo>,
         segment_bytes: u64,
+        closed: bool,
     ) -> Self {
-        let kept = headers.iter().map(Kept::of).collect();
+        let mut kept: VecDeque<_> = headers.iter().map(Kept::of).collect();
+        if let Some(last) = kept.back_mut() {
+            last.closed = closed;
+        }
         let state = State { kept, sinks, snapshots, limits: RetentionLimits::default() };
         Self { state: Mutex::new(state), turn: Mutex::new(()), segment_bytes }
     }
@@ -266,7 +273,13 @@ impl Retention {
         let pairs = state.kept.iter().zip(state.kept.iter().skip(1));
         let mut free: Vec<_> = pairs
             .take_while(|(_, next)| next.first_lsn <= needed_from)
-            .map(|(kept, next)| Retirable { id: kept.id, filled: kept.epoch == next.epoch })
+            .map(|(kept, next)| {
+                let reusable = kept.epoch == next.epoch || kept.closed;
+                Retirable {
+                    id: kept.id,
+                    reusable: reusable || planted::has(Bug::FileReusedAfterError),
+                }
+            })
             .collect();
         free.truncate(free.len().saturating_sub(state.limits.margin_segments));
         free
@@ -306,7 +319,7 @@ impl State {
 impl Kept {
     fn of(header: &SegmentHeader) -> Self {
         let SegmentHeader { segment_id, first_lsn, epoch, .. } = *header;
-        Self { id: segment_id, first_lsn, epoch }
+        Self { id: segment_id, first_lsn, epoch, closed: false }
     }
 }
 
@@ -332,10 +345,10 @@ mod tests {
 
     /// Six segments of ten records each, the last being filled.
     fn retention() -> Retention {
-        let retention = Retention::new(&[], Vec::new(), Vec::new(), SEGMENT);
+        let retention = Retention::new(&[], Vec::new(), Vec::new(), SEGMENT, false);
         for id in 1..=6 {
-            let kept =
-                Kept { id: SegmentId(id), first_lsn: Lsn(id * 10 - 9), epoch: Epoch(id / 5) };
+            let (first_lsn, epoch) = (Lsn(id * 10 - 9), Epoch(id / 5));
+            let kept = Kept { id: SegmentId(id), first_lsn, epoch, closed: false };
             retention.state.lock().kept.push_back(kept);
         }
         retention
@@ -417,13 +430,15 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_a_restart_sealed_is_not_one_to_use_again() {
+    fn a_segment_that_a_restart_sealed_is_used_again_only_after_a_clean_end() {
         let retention = retention();
         made(&retention, &[70, 71]);
-        let filled: Vec<_> = retention.retirable().iter().map(|it| it.filled).collect();
-        assert_eq!(filled, [true, true, true]);
+        let reusable =
+            || -> Vec<_> { retention.retirable().iter().map(|segment| segment.reusable).collect() };
+        assert_eq!(reusable(), [true, true, true]);
         retention.state.lock().kept[2].epoch = Epoch(9);
-        let filled: Vec<_> = retention.retirable().iter().map(|it| it.filled).collect();
-        assert_eq!(filled, [true, false, false]);
+        assert_eq!(reusable(), [true, false, false]);
+        retention.state.lock().kept[2].closed = true;
+        assert_eq!(reusable(), [true, false, true]);
     }
 }

@@ -3,14 +3,15 @@
 //!
 //! | the segment                                     | becomes                                  |
 //! |-------------------------------------------------|------------------------------------------|
-//! | saw an I/O error                                | set aside in `quarantine/`, never used   |
-//! | filled and sealed by one run, and spares wanted | a spare, zero beyond its seal            |
+//! | saw an I/O error, now or before                 | set aside in `quarantine/`, never used   |
+//! | sealed by the run that filled it, or by this    | a spare, zero beyond its seal            |
+//! | run after a clean end, and spares are wanted    |                                          |
 //! | any other                                       | removed                                  |
 //!
 //! A file that becomes a spare holds frames of one life alone: whatever stood beyond its seal (a
 //! torn write, a life before) is zeroed and synced before it gets the name of a spare. So the next
-//! life knows one stamp by which to tell what is stale (W8). A segment that a restart sealed is
-//! not used again: an error that ended the run before may be one that nobody could write down.
+//! life knows one stamp by which to tell what is stale (W8). A segment whose run did not end
+//! cleanly is not used again: an error may have ended it that nobody could note.
 
 use std::io;
 use std::sync::Arc;
@@ -20,11 +21,13 @@ use crate::committer::{Parts, Tail};
 use crate::control::CONTROL_PATH;
 use crate::device::{Device, read_full, write_full};
 use crate::error::{LogUnavailable, OpenError};
+use crate::failure::set_aside;
 use crate::ids::{Lsn, SegmentId};
 use crate::limits::BLOCK_BYTES;
 use crate::log::Log;
 use crate::names;
 use crate::open::{io_error, lock, read_control, sync_control};
+use crate::planted::{self, Bug};
 use crate::premises::{Found, look};
 use crate::retention::{Retirable, SinkClass, SinkError, SinkState, padded};
 use crate::segment::SegmentHeader;
@@ -39,6 +42,8 @@ pub struct Retired {
     pub segments: u64,
     /// Those of them that became spares.
     pub recycled: u64,
+    /// Those of them that saw an I/O error and are set aside.
+    pub quarantined: u64,
     /// Those whose files the next start has to deal with: the disk refused.
     pub left: u64,
 }
@@ -60,8 +65,16 @@ impl Log {
         let mut retired = Retired { segments: free.len() as u64, ..Retired::default() };
         let mut spares = Vec::new();
         for segment in free {
-            match part_with(parts, segment, &never_recycle, spares.len()) {
+            let condemned = never_recycle.contains(&segment.id);
+            let parted = match condemned && !planted::has(Bug::FileReusedAfterError) {
+                true => Err(io::ErrorKind::Other.into()),
+                false => part_with(parts, segment, spares.len()),
+            };
+            match parted {
                 Ok(spare) => spares.extend(spare),
+                Err(_) if set_aside(&*parts.device, &names::segment(segment.id)).is_ok() => {
+                    retired.quarantined += 1;
+                }
                 Err(_) => retired.left += 1,
             }
         }
@@ -183,19 +196,10 @@ impl Log {
 }
 
 /// What becomes of the file of a segment that is not needed: a spare, or nothing.
-fn part_with(
-    parts: &Parts,
-    segment: Retirable,
-    never_recycle: &[SegmentId],
-    more_spares: usize,
-) -> io::Result<Option<Spare>> {
+fn part_with(parts: &Parts, segment: Retirable, more_spares: usize) -> io::Result<Option<Spare>> {
     let device = &*parts.device;
     let path = names::segment(segment.id);
-    if never_recycle.contains(&segment.id) {
-        set_aside(device, &path)?;
-        return Ok(None);
-    }
-    if segment.filled && parts.spares.wants(more_spares) {
+    if segment.reusable && parts.spares.wants(more_spares) {
         let stale_stamp = blank(device, segment.id)?;
         let spare = parts.spares.name();
         device.rename(&path, &spare)?;
@@ -203,12 +207,6 @@ fn part_with(
     }
     device.remove(&path)?;
     Ok(None)
-}
-
-/// Moves a file to where it is never used again.
-pub(crate) fn set_aside(device: &dyn Device, path: &str) -> io::Result<()> {
-    device.rename(path, &names::quarantined(path))?;
-    device.sync_dir(names::QUARANTINE_DIR)
 }
 
 /// Zeroes what stands beyond the seal of a segment, durably; returns the segment's stamp.

@@ -116,9 +116,7 @@ impl Spares {
         let now_us = device.now_us();
         let mut pool = self.pool.lock();
         if pool.rotated_us != 0 {
-            let took_us = now_us.saturating_sub(pool.rotated_us).max(1);
-            let ahead = usize::try_from(SPARES_AHEAD_US / took_us).unwrap_or(SPARES_MAX);
-            pool.target = ahead.saturating_add(1).clamp(SPARES, SPARES_MAX);
+            pool.target = target(now_us.saturating_sub(pool.rotated_us));
         }
         pool.rotated_us = now_us;
         if let Some(spare) = pool.spares.pop_front() {
@@ -190,6 +188,12 @@ pub(crate) struct Failed {
     pub(crate) source: io::Error,
 }
 
+/// How many spares there should be where the last segment was filled in `took_us`.
+fn target(took_us: u64) -> usize {
+    let ahead = usize::try_from(SPARES_AHEAD_US / took_us.max(1)).unwrap_or(SPARES_MAX);
+    ahead.saturating_add(1).clamp(SPARES, SPARES_MAX)
+}
+
 fn admit(pool: &MutexGuard<'_, Pool>, intake: &Intake) {
     let short = pool.spares.len() <= SPARES_RESERVED;
     intake.admit(if short { Admission::Reserved } else { Admission::All });
@@ -234,5 +238,25 @@ fn is_all_zero(device: &dyn Device, path: &str, bytes: u64) -> io::Result<bool> 
             return Ok(true);
         }
         at += read as u64;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spares_last_two_seconds_at_the_rate_at_which_segments_are_filled_within_their_bounds() {
+        let seconds = |count: u64| count * 1_000_000;
+        for (took_us, expected) in [
+            (seconds(3600), SPARES),
+            (seconds(2), SPARES),
+            (500_000, 5),
+            (400_000, 6),
+            (1, SPARES_MAX),
+            (0, SPARES_MAX),
+        ] {
+            assert_eq!(target(took_us), expected, "a segment in {took_us} us");
+        }
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! | case | evidence at P                                                        | verdict |
 //! |------|----------------------------------------------------------------------|---------|
-//! | A    | zero or an earlier life's block, nothing of this life beyond         | end     |
+//! | A    | zero, or what an earlier life left; nothing of this life beyond      | end     |
 //! | B    | not the next frame, no promise beyond P, damage within what can be   | end,    |
 //! |      | in flight                                                            | reported|
 //! | C    | a frame beyond P promises more than P                                | refuse  |

@@ -8,6 +8,7 @@
 //! | `docs` | renders into docs/ what opens the source files they describe, and `openapi.json` |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
+//! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md |
 //!
 //! Exit status: 0 fine, 1 something failed, 2 usage.
 //!
@@ -18,6 +19,7 @@ mod debian;
 mod failure;
 mod instructions;
 mod openapi;
+mod peers;
 mod plan;
 mod steps;
 mod tidy;
@@ -29,7 +31,7 @@ use std::process::ExitCode;
 use failure::Failure;
 
 const USAGE: &str = "usage: cargo xtask quick | test [--list | STEP...] | tidy | docs | \
-                     sim ARGS... | bench [ARGS...]";
+                     sim ARGS... | bench [peers] [ARGS...]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -58,6 +60,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         ("tidy", []) => tidy::run(),
         ("docs", []) => tidy::render_docs().and_then(|()| openapi::render()),
         ("sim", rest) => steps::pass_through(plan::SIM, rest),
+        ("bench", [first, rest @ ..]) if first == "peers" => peers::run(rest),
         ("bench", rest) => steps::pass_through(plan::BENCH, rest),
         _ => Err(Failure::Usage(USAGE.to_owned())),
     }

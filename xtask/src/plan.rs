@@ -16,7 +16,7 @@ use crate::{debian, instructions, tidy};
 /// What `cargo xtask sim` passes its arguments to.
 pub(crate) const SIM: &str = "run --locked --profile ci --package sim --";
 /// What `cargo xtask bench` passes its arguments to.
-pub(crate) const BENCH: &str = "bench --locked --package benches";
+pub(crate) const BENCH: &str = "bench --locked --package benches --benches";
 
 const PACKAGES: Step =
     Step { name: "packages", work: Work::Call(debian::provide), budget_minutes: 5 };

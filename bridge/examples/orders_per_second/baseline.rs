@@ -13,6 +13,14 @@ use crate::support::mariadb::MariaDb;
 /// Connections of a shop's pool at one time, and rows that its stock is spread over where it is.
 pub(crate) const CONNECTIONS: u64 = 8;
 
+/// A server that syncs every commit, unlike the tests'.
+pub(crate) const DURABLE: [&str; 4] = [
+    "--innodb-flush-method=fsync",
+    "--innodb-doublewrite=ON",
+    "--innodb-buffer-pool-size=512M",
+    "--innodb-log-file-size=512M",
+];
+
 /// How a purchase is one transaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
@@ -67,9 +75,8 @@ fn procedure(name: &str, take: &str) -> String {
     )
 }
 
-/// Sells `count` units the `way` of a shop into an empty database `name` of `server`; how many a
-/// second.
-pub(crate) async fn run(server: &MariaDb, name: &str, way: Way, count: u64) -> f64 {
+/// Makes an empty database `name` of `server` with one activity of `count` units; its URL.
+pub(crate) async fn prepare(server: &MariaDb, name: &str, count: u64) -> String {
     let mut root = MySqlConnection::connect(&server.url("mysql")).await.unwrap();
     root.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();
     let url = server.url(name);
@@ -89,6 +96,13 @@ pub(crate) async fn run(server: &MariaDb, name: &str, way: Way, count: u64) -> f
     }
     owner.execute(AssertSqlSafe(procedure("buy", TAKE))).await.unwrap();
     owner.execute(AssertSqlSafe(procedure("buy_bucket", TAKE_BUCKET))).await.unwrap();
+    url
+}
+
+/// Sells `count` units the `way` of a shop into an empty database `name` of `server`; how many a
+/// second.
+pub(crate) async fn run(server: &MariaDb, name: &str, way: Way, count: u64) -> f64 {
+    let url = prepare(server, name, count).await;
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {
         connections.push(MySqlConnection::connect(&url).await.unwrap());
@@ -103,9 +117,10 @@ pub(crate) async fn run(server: &MariaDb, name: &str, way: Way, count: u64) -> f
     }
     let seconds = started.elapsed().as_secs_f64();
     let sql = "SELECT COUNT(*) FROM orders";
+    let mut owner = MySqlConnection::connect(&url).await.unwrap();
     let orders: i64 = sqlx::query_scalar(sql).fetch_one(&mut owner).await.unwrap();
     assert_eq!(u64::try_from(orders).unwrap(), count, "every unit is an order");
-    root.execute(AssertSqlSafe(format!("DROP DATABASE {name}"))).await.unwrap();
+    owner.execute(AssertSqlSafe(format!("DROP DATABASE {name}"))).await.unwrap();
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rate = count as f64 / seconds;
     rate
@@ -117,7 +132,11 @@ async fn shop(mut connection: MySqlConnection, way: Way, number: u64, count: u64
         let no = format!("1{id:017}");
         let request = format!("7f9c24e5-2f1b-4a7c-9d0e-{id:012}");
         match way {
-            Way::Client => client(&mut connection, id, &no, &request).await,
+            Way::Client => {
+                let purchase = Purchase { id, user: id, request: &request };
+                let is_sold = client(&mut connection, &purchase).await.unwrap();
+                assert!(is_sold, "there is a unit for each");
+            }
             Way::Procedure | Way::Buckets => {
                 let name = if way == Way::Buckets { "buy_bucket" } else { "buy" };
                 sqlx::query(AssertSqlSafe(format!("CALL {name}(?, ?, ?, ?, ?)")))
@@ -135,18 +154,37 @@ async fn shop(mut connection: MySqlConnection, way: Way, number: u64, count: u64
     }
 }
 
-async fn client(connection: &mut MySqlConnection, id: u64, no: &str, request: &str) {
-    let mut transaction = connection.begin().await.unwrap();
+/// A purchase of one unit.
+pub(crate) struct Purchase<'a> {
+    /// Its number; each has its own.
+    pub(crate) id: u64,
+    /// Who buys.
+    pub(crate) user: u64,
+    /// The request's id.
+    pub(crate) request: &'a str,
+}
+
+/// One transaction from the client; false, and nothing done, where no unit is left.
+pub(crate) async fn client(
+    connection: &mut MySqlConnection,
+    purchase: &Purchase<'_>,
+) -> Result<bool, sqlx::Error> {
+    let mut transaction = connection.begin().await?;
     let [pre_deduction, order, item, flow] =
         INSERTS.map(|text| AssertSqlSafe(with(text, ["?"; 5])));
-    let (id, request) = (i64::try_from(id).unwrap(), request.as_bytes());
-    let query = sqlx::query(pre_deduction).bind(id).bind(id).bind(request).bind(id).bind(no);
-    query.execute(&mut *transaction).await.unwrap();
-    let query = sqlx::query(order).bind(no).bind(id).bind(id).bind(no);
-    query.execute(&mut *transaction).await.unwrap();
-    sqlx::query(item).bind(no).execute(&mut *transaction).await.unwrap();
-    sqlx::query(flow).bind(no).bind(no).execute(&mut *transaction).await.unwrap();
-    let taken = sqlx::query(TAKE).execute(&mut *transaction).await.unwrap();
-    assert_eq!(taken.rows_affected(), 1, "no unit is sold twice");
-    transaction.commit().await.unwrap();
+    let Purchase { id, user, request } = *purchase;
+    let no = format!("1{id:017}");
+    let query = sqlx::query(pre_deduction).bind(id).bind(user).bind(request.as_bytes());
+    query.bind(id).bind(&no).execute(&mut *transaction).await?;
+    let query = sqlx::query(order).bind(&no).bind(user).bind(id).bind(&no);
+    query.execute(&mut *transaction).await?;
+    sqlx::query(item).bind(&no).execute(&mut *transaction).await?;
+    sqlx::query(flow).bind(&no).bind(&no).execute(&mut *transaction).await?;
+    let taken = sqlx::query(TAKE).execute(&mut *transaction).await?;
+    if taken.rows_affected() == 0 {
+        transaction.rollback().await?;
+        return Ok(false);
+    }
+    transaction.commit().await?;
+    Ok(true)
 }

@@ -31,7 +31,7 @@ use engine::core::ids::{Ordinal, Position, ReservationId, UserId};
 
 use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection};
 
-use baseline::{CONNECTIONS, Way};
+use baseline::{CONNECTIONS, DURABLE, Way};
 use support::MemoryHost;
 use support::history::{ACTOR, DEFINITION, activity_id};
 use support::mariadb::MariaDb;
@@ -66,14 +66,6 @@ async fn main() {
         println!("{orders} {what}: {rate:.0} {what}/s");
     }
 }
-
-/// A server that syncs every commit, unlike the tests'.
-const DURABLE: [&str; 4] = [
-    "--innodb-flush-method=fsync",
-    "--innodb-doublewrite=ON",
-    "--innodb-buffer-pool-size=512M",
-    "--innodb-log-file-size=512M",
-];
 
 async fn compare(orders: u32, rounds: u32) {
     let server = MariaDb::start_with(&DURABLE);

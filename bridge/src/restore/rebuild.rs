@@ -49,6 +49,9 @@ pub(super) struct Rebuild<'e> {
     /// Units per activity that the reservations to come have sold.
     sold: BTreeMap<u64, u64>,
     done: BTreeSet<ReservationId>,
+    watch: &'e dyn Fn(u64, u64),
+    /// Reservations that there are.
+    reservations: u64,
 }
 
 impl Source {
@@ -58,6 +61,18 @@ impl Source {
     /// # Errors
     /// [`RestoreError`]; the database is as it was.
     pub async fn rebuild(self, engine: &Engine) -> Result<Restored, RestoreError> {
+        self.rebuild_watched(engine, &|_, _| ()).await
+    }
+
+    /// The same; `watch` is told now and then how many reservations have come over, of how many.
+    ///
+    /// # Errors
+    /// As [`rebuild`](Self::rebuild).
+    pub async fn rebuild_watched(
+        self,
+        engine: &Engine,
+        watch: &dyn Fn(u64, u64),
+    ) -> Result<Restored, RestoreError> {
         let unknown = Unknown {
             uuid: self.cursor.uuid,
             epoch: self.cursor.epoch,
@@ -67,12 +82,13 @@ impl Source {
         };
         let restored = Restored { activities: 0, archived: 0, reservations: 0, unknown };
         let (waiting, sold, done) = (Vec::new(), BTreeMap::new(), BTreeSet::new());
-        let mut rebuild = Rebuild { engine, restored, waiting, sold, done };
+        let reservations = 0;
+        let mut rebuild = Rebuild { engine, restored, waiting, sold, done, watch, reservations };
         let mut snapshot = self.readers.snapshot().await?;
         rebuild.run(&mut snapshot).await?;
         drop(snapshot);
-        self.readers.close().await;
         let restored = rebuild.restored;
+        self.readers.close().await;
         engine.all_durable().map_err(|_| RestoreError::Log)?;
         super::take::take(&self, engine).await?;
         Ok(restored)
@@ -109,6 +125,7 @@ impl Rebuild<'_> {
                     }
                 }
                 self.settle()?;
+                (self.watch)(self.restored.reservations, self.reservations);
             }
         }
         for (kind, value, reason, expires_ms) in facts::blacklist(snapshot).await? {
@@ -129,6 +146,9 @@ impl Rebuild<'_> {
                 let page = facts::reservations(snapshot, after, restocked_only).await?;
                 let Some(last) = page.last() else { break };
                 after = last.id.get();
+                if !restocked_only {
+                    self.reservations += page.len() as u64;
+                }
                 for row in page.iter().filter(|row| row.status == Status::Confirmed) {
                     let sold = self.sold.entry(row.activity).or_default();
                     *sold = match restocked_only {

@@ -23,7 +23,11 @@ impl MariaDb {
     /// Starts an empty one with more `options`.
     pub fn start_with(options: &[&str]) -> Self {
         let parent = option_env!("CARGO_TARGET_TMPDIR").map(PathBuf::from);
-        let parent = parent.unwrap_or_else(std::env::temp_dir);
+        Self::start_in(&parent.unwrap_or_else(std::env::temp_dir), options)
+    }
+
+    /// The same in a folder of its own in `parent`.
+    pub fn start_in(parent: &Path, options: &[&str]) -> Self {
         let directory = tempfile::Builder::new().prefix("db").tempdir_in(parent).unwrap();
         let mut install = command("mariadb-install-db", directory.path());
         install.args(["--auth-root-authentication-method=normal", "--skip-test-db"]);

@@ -12,7 +12,7 @@ use wal::device::{AppendChoice, Appends, Device};
 use wal::limits::{
     BATCH_FRAME_DIVISOR, FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT,
 };
-use wal::{Format, Log, Lsn, OnFatal, Opening, PosixDevice, RetentionLimits, SinkClass};
+use wal::{Format, Log, Lsn, OnFatal, Opening, PosixDevice, Progress, RetentionLimits, SinkClass};
 
 use super::clock::{BEHIND_MS_MAX, Clock, Clocks, TimeSource};
 use super::controls::Controls;
@@ -61,6 +61,8 @@ pub struct EngineOptions {
     pub accept_file_system: bool,
     /// Called when the log fails; by default prints one line and ends the process, code 4.
     pub on_fatal: OnFatal,
+    /// Told how far the reading of snapshot and log has come.
+    pub progress: Progress,
     /// Log beyond the newest snapshot after which the next is made, unless that one was larger.
     pub snapshot_after_bytes: u64,
     /// How much undelivered log there may be.
@@ -93,6 +95,7 @@ impl EngineOptions {
             accept_clock: false,
             accept_file_system: false,
             on_fatal: Box::new(end_process),
+            progress: Progress::default(),
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
             retention: RetentionLimits::default(),
             sinks: Vec::new(),
@@ -223,11 +226,12 @@ impl Engine {
                 on_fatal: options.on_fatal,
             },
         )?;
+        opening.watch(&options.progress);
         let format = *opening.format();
         let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
         let mut replayed =
             begin(&mut opening, || Replayed::new(format.shard_count, &owner, table_seed, ()))?;
-        let judged = opening.replay(&mut |record| Ok(replayed.take(record)?))?;
+        let judged = opening.replay_into(&mut replayed)?;
         let clocks = Clocks::of(options.time.clone());
         let (opened_ms, last_ms) = (clocks.wall_ms(), replayed.last_ms);
         if opened_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use wal::{Lsn, PosixDevice, RepairError, Repaired};
+use wal::{Lsn, PosixDevice, Progress, RepairError, Repaired};
 
 use super::entries::{Entry, records};
 
@@ -15,10 +15,11 @@ pub fn repair(
     data_dir: &Path,
     first_lost: Lsn,
     dry_run: bool,
+    progress: &Progress,
     given_up: &mut dyn FnMut(&Entry),
 ) -> Result<Repaired, RepairError> {
     let device = PosixDevice::new(data_dir);
-    wal::repair(&device, first_lost, dry_run, &mut |frame| {
+    wal::repair(&device, first_lost, dry_run, progress, &mut |frame| {
         records(frame, first_lost).iter().flatten().for_each(&mut *given_up);
     })
 }

@@ -1,6 +1,6 @@
 //! From records to state: the same `apply` that made them.
 
-use wal::{CONTROL_SHARD, Record};
+use wal::{CONTROL_SHARD, RECORDS_AHEAD, Record, Records, Replaying};
 
 use super::controls::note_floor;
 use super::directory::{Directory, shard_of};
@@ -12,6 +12,19 @@ use crate::core::control::Control;
 use crate::core::event::Body;
 use crate::core::request::RequestHasher;
 use crate::core::shard::{Shard, ShardSeed};
+
+impl<W: Witness> Replaying for Replayed<W> {
+    fn look_ahead(&mut self, records: Records<'_>) {
+        self.fetch(records);
+    }
+
+    fn take(
+        &mut self,
+        record: &Record<'_>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(self.take(record)?)
+    }
+}
 
 /// The state behind a log, as far as it was read.
 pub(crate) struct Replayed<W> {
@@ -61,6 +74,20 @@ impl<W: Witness> Replayed<W> {
         self.records += 1;
         self.witness.saw(&event);
         Ok(())
+    }
+
+    /// Has what is known of the next buyers fetched from memory side by side: of one activity
+    /// alone, which in a rush is all of them.
+    fn fetch(&self, records: Records<'_>) {
+        let buyers = records.take(RECORDS_AHEAD).map_while(Result::ok).filter_map(|record| {
+            let (activity, user) = codec::buyer(record.kind, record.kind_version, record.body)?;
+            Some((record.shard, activity, user))
+        });
+        let Some((shard, activity, _)) = buyers.clone().next() else { return };
+        if let Some(shard) = self.shards.get(usize::from(shard)) {
+            let users = buyers.filter(|(_, of, _)| *of == activity).map(|(.., user)| user);
+            shard.fetch(activity, users);
+        }
     }
 
     /// What activities cannot know of each other.

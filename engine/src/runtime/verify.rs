@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use wal::{Inspecting, Lane, Lsn, PosixDevice, SnapshotReader, TornTail};
+use wal::{Inspecting, Lane, Lsn, PosixDevice, Progress, SnapshotReader, TornTail};
 
 use super::error::{OpenError, Witness};
 use super::owner::Owner;
@@ -64,11 +64,19 @@ pub struct ActivityReport {
 /// # Errors
 /// [`OpenError`] where it can't be read, or is damaged where no torn tail can be.
 pub fn verify(data_dir: &Path) -> Result<VerifyReport, OpenError> {
+    verify_watched(data_dir, &Progress::default())
+}
+
+/// The same; `progress` is told how far it has come.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_watched(data_dir: &Path, progress: &Progress) -> Result<VerifyReport, OpenError> {
     let device = PosixDevice::new(data_dir);
     let mut tries = 0;
     loop {
         tries += 1;
-        let inspecting = Inspecting::begin(&device)?;
+        let inspecting = Inspecting::begin_watched(&device, progress)?;
         let beside = inspecting.beside_running_server();
         match look_through(inspecting) {
             Err(error) if beside && tries < TRIES && has_moved(&error) => {}

@@ -14,7 +14,7 @@ use engine::Entry;
 use wal::{Loss, Lsn, RepairError, Repaired};
 
 use super::dump::line;
-use super::progress::Spinner;
+use super::progress::Bar;
 
 /// Reservations named one by one, for each activity; beyond it their number has to do.
 const RESERVATIONS_NAMED_MAX: usize = 50;
@@ -53,10 +53,11 @@ pub(crate) fn run(args: Args) -> ExitCode {
         *activity.events.entry(event).or_default() += 1;
         activity.reservations.extend(line["reservation"].as_u64());
     };
-    let spinner = Spinner::start("reading the log");
+    let progress = wal::Progress::default();
+    let bar = Bar::of_reading("reading the log", &progress);
     let lsn = Lsn(args.accept_loss_from);
-    let repaired = engine::repair(&args.data_dir, lsn, args.dry_run, &mut note);
-    drop(spinner);
+    let repaired = engine::repair(&args.data_dir, lsn, args.dry_run, &progress, &mut note);
+    drop(bar);
     match repaired {
         Ok(Repaired::Whole(last_lsn)) => {
             say(&format_args!(

@@ -10,6 +10,7 @@ use bridge::sql::database::{Database, UrlError};
 use engine::core::ids::OrderPrefix;
 use engine::{CloseError, Engine, EngineOptions, ORDERS_SINK, OpenError, SinkClass};
 
+use super::progress::Bar;
 use super::{EXIT_LOG, EXIT_OK, EXIT_REFUSED, EXIT_USAGE};
 use crate::config::{self, ConfigError, Flags, Settings};
 use crate::orders::{OrdersError, companions, order_options};
@@ -97,7 +98,10 @@ fn restore(args: Args) -> Result<Restored, CommandError> {
         let source = Source::open(database, order_options(&settings)?.split).await?;
         let options = options(&settings, &source, strangers);
         let (engine, _) = Engine::open(options)?;
-        let restored = source.rebuild(&engine).await?;
+        let bar = Bar::of_steps("taking reservations over");
+        let watch = |done, total| bar.reach(done, total);
+        let restored = source.rebuild_watched(&engine, &watch).await?;
+        drop(bar);
         let (identity, activities) = (engine.identity(), engine.live_activities());
         engine.close()?;
         if let Some(url) = &settings.redis {

@@ -28,7 +28,7 @@ pub(super) fn bound_connections(settings: &mut Settings, descriptors_max: usize)
 
 /// Sockets are descriptors: the soft limit of 1024 that shells give would be our bound. Returns
 /// the limit that holds now.
-pub(super) fn raise_limit() -> usize {
+pub(crate) fn raise_limit() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::limits::BLOCK_BYTES;
 use crate::planted::{self, Bug};
 
+mod ahead;
 mod direct;
 pub(crate) mod posix;
 #[cfg(any(test, feature = "sim"))]
@@ -83,6 +84,11 @@ pub trait Device: Send + Sync {
     /// Opens an existing file to read what is on the disk, past the page cache where the file
     /// system can. Buffers and offsets must be whole blocks.
     fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>>;
+    /// The same, for who reads all of `from..to` once and in order.
+    fn open_ahead(&self, path: &str, from: u64, to: u64) -> io::Result<Arc<dyn File>> {
+        let _ = (from, to);
+        self.open_uncached(path)
+    }
     /// Renames, replacing what has the new name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Gives a file a second name, which must be free.

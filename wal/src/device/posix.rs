@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::ahead::AheadFile;
 use super::direct::{self, AppendChoice, Appends, DirectFile};
 use super::{Device, Entry, File, FileSystem, Lock};
 use crate::block::Blocks;
@@ -150,6 +151,10 @@ impl Device for PosixDevice {
             }
             Err(error) => Err(error),
         }
+    }
+
+    fn open_ahead(&self, path: &str, from: u64, to: u64) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(AheadFile::new(self.open_uncached(path)?, from, to)))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {

@@ -26,11 +26,13 @@ use crate::frame::FrameHeader;
 use crate::ids::{Lsn, SegmentId};
 use crate::inspect::Inspecting;
 use crate::limits::BLOCK_BYTES;
+use crate::listing::read_header;
 use crate::names;
 use crate::open::{io_error, lock, read_control};
 use crate::premises::{Found, look};
+use crate::progress::Progress;
 use crate::reader::Frame;
-use crate::recover::{FRAMES_AT, read_header};
+use crate::recover::FRAMES_AT;
 use crate::scan::Scanner;
 use crate::segment::SegmentHeader;
 
@@ -104,13 +106,14 @@ pub fn repair(
     device: &dyn Device,
     first_lost: Lsn,
     dry_run: bool,
+    progress: &Progress,
     salvage: &mut dyn FnMut(&Frame<'_>),
 ) -> Result<Repaired, RepairError> {
     if matches!(look(device)?, Found::Nothing(_)) {
         return Err(OpenError::NoLog { dir: device.display("") }.into());
     }
     // Holds the directory's lock to the end.
-    let inspecting = Inspecting::under(device, Some(lock(device)?))?;
+    let inspecting = Inspecting::under(device, Some(lock(device)?), progress)?;
     if let Some(last_lsn) = judge(&inspecting, first_lost)? {
         return Ok(Repaired::Whole(last_lsn));
     }

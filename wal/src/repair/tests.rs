@@ -62,7 +62,7 @@ fn damaged(count: u8, lsn: u8) -> SimDevice {
 
 fn run(device: &SimDevice, lsn: u64) -> (Result<Repaired, RepairError>, Vec<u8>) {
     let mut salvaged = Vec::new();
-    let repaired = repair(device, Lsn(lsn), false, &mut |frame| {
+    let repaired = repair(device, Lsn(lsn), false, &Progress::default(), &mut |frame| {
         salvaged.extend(frame.records().map(|record| record.unwrap().body[0]));
     });
     (repaired, salvaged)
@@ -105,7 +105,7 @@ fn another_record_than_the_first_lost_is_not_accepted_and_nothing_changes() {
         let named = matches!(error, RepairError::OtherLsn { first_lost: Lsn(5), .. });
         assert!(named, "{asked}: {error}");
     }
-    let dry = repair(&device, Lsn(5), true, &mut |_| {}).unwrap();
+    let dry = repair(&device, Lsn(5), true, &Progress::default(), &mut |_| {}).unwrap();
     assert!(matches!(dry, Repaired::Cut(_)));
     let after = device.image();
     assert!(before.paths() == after.paths());

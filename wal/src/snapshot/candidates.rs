@@ -7,11 +7,11 @@ use super::{DRAFT_PATH, SnapshotError, SnapshotInfo, SnapshotReader, list};
 use crate::control::Control;
 use crate::device::Device;
 use crate::error::OpenError;
-use crate::ids::Lsn;
+use crate::failure::set_aside;
 use crate::limits::SNAPSHOTS_KEPT;
 use crate::names;
 use crate::open::io_error;
-use crate::retire::set_aside;
+use crate::progress::Progress;
 use crate::start::Start;
 
 /// The snapshots of a directory, tried from the newest on.
@@ -34,10 +34,11 @@ impl Candidates {
         &mut self,
         device: &dyn Device,
         control: &Control,
+        progress: &Progress,
     ) -> Result<Option<SnapshotReader>, OpenError> {
         self.start = None;
         while let Some(info) = self.left.pop() {
-            match open(device, control, info.lsn) {
+            match open(device, control, info, progress) {
                 Ok((reader, start)) => {
                     self.start = Some((info, start));
                     return Ok(Some(reader));
@@ -83,10 +84,14 @@ impl Candidates {
 pub(crate) fn open(
     device: &dyn Device,
     control: &Control,
-    lsn: Lsn,
+    SnapshotInfo { lsn, bytes }: SnapshotInfo,
+    progress: &Progress,
 ) -> Result<(SnapshotReader, Start), SnapshotError> {
     let shard_count = control.format.shard_count;
     let mut reader = SnapshotReader::open(device, lsn, control.log_uuid, shard_count)?;
+    // Read twice: to be checked, and by its owner.
+    progress.expect(2 * bytes);
+    reader.watch(progress);
     let lanes = reader.check()?;
     let start = Start {
         lsn,

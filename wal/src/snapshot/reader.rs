@@ -17,6 +17,7 @@ use crate::ids::{Epoch, LogUuid, Lsn};
 use crate::limits::{BLOCK_BYTES, CONTROL_SHARD};
 use crate::names;
 use crate::planted::{self, Bug};
+use crate::progress::Progress;
 
 /// Why a snapshot can't be read.
 #[derive(Debug, thiserror::Error)]
@@ -121,6 +122,7 @@ pub struct SnapshotReader {
     open: Option<Lane>,
     buffer: Blocks,
     total: Hasher,
+    progress: Progress,
 }
 
 impl SnapshotReader {
@@ -182,7 +184,13 @@ impl SnapshotReader {
             open,
             buffer,
             total,
+            progress: Progress::default(),
         })
+    }
+
+    /// Tells `progress` from now on how far the reading has come.
+    pub(crate) fn watch(&mut self, progress: &Progress) {
+        self.progress = progress.clone();
     }
 
     /// The last record whose effect is in it.
@@ -277,6 +285,7 @@ impl SnapshotReader {
         }
         let payload = PIECE_HEADER_BYTES..PIECE_HEADER_BYTES + header.payload_bytes as usize;
         self.offset += round_up(payload.end) as u64;
+        self.progress.advance(round_up(payload.end) as u64);
         self.pieces += 1;
         self.items += u64::from(header.items);
         self.lanes += u32::from(header.last);

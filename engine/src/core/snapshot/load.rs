@@ -47,6 +47,19 @@ impl ShardLoader {
         Self { shard, current: None }
     }
 
+    /// Has what is known of the users of the next images fetched from memory side by side: of those
+    /// that belong to the activity begun last, which are nearly all.
+    pub fn look_ahead(&self, images: &[Image<'_>]) {
+        if let Some((_, Place::Live(activity))) = &self.current {
+            activity.users.fetch(images.iter().filter_map(|image| match *image {
+                Image::Reservation { user, .. }
+                | Image::Adopted { user, .. }
+                | Image::User { user, .. } => Some(user),
+                _ => None,
+            }));
+        }
+    }
+
     /// Takes the next image.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use super::super::error::Witness;
 use super::super::replay::Replayed;
 use crate::core::codec::CodecError;
 use crate::core::shard::ShardSeed;
-use crate::core::snapshot::{ControlLoader, LoadError, ShardLoader, decode_image};
+use crate::core::snapshot::{ControlLoader, Image, LoadError, ShardLoader, decode_image};
 
 /// Why a snapshot can't be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +23,9 @@ pub enum SnapshotLoadError {
     Load(#[from] LoadError),
 }
 
+/// Images that are taken together: more users than the processor fetches at once.
+const IMAGES_AHEAD: usize = 64;
+
 enum Loader {
     Shard(ShardLoader),
     Control(ControlLoader),
@@ -33,6 +36,16 @@ impl Loader {
         match lane.shard {
             CONTROL_SHARD => Self::Control(ControlLoader::new(lane.seq)),
             _ => Self::Shard(ShardLoader::new(seed, lane.seq)),
+        }
+    }
+
+    fn take(&mut self, images: &[Image<'_>]) -> Result<(), LoadError> {
+        match self {
+            Self::Shard(shard) => {
+                shard.look_ahead(images);
+                images.iter().try_for_each(|image| shard.take(image))
+            }
+            Self::Control(control) => images.iter().try_for_each(|image| control.take(image)),
         }
     }
 }
@@ -50,12 +63,17 @@ pub(crate) fn load<W: Witness>(
             continue;
         }
         let loading = loader.get_or_insert_with(|| Loader::new(&lane, state.seed));
-        for item in piece.items() {
-            let image = decode_image(item.kind, item.kind_version, item.body)?;
-            match loading {
-                Loader::Shard(shard) => shard.take(&image)?,
-                Loader::Control(control) => control.take(&image)?,
+        let mut items = piece.items();
+        let mut next = Vec::with_capacity(IMAGES_AHEAD);
+        loop {
+            next.clear();
+            for item in items.by_ref().take(IMAGES_AHEAD) {
+                next.push(decode_image(item.kind, item.kind_version, item.body)?);
             }
+            if next.is_empty() {
+                break;
+            }
+            loading.take(&next)?;
         }
         if !piece.last {
             continue;

@@ -7,13 +7,10 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-use super::wire::{self, Malformed};
+use super::wire::{self, ANSWER_BYTES_MAX, Malformed};
 
 /// First size of a connection's input buffer: an answer of the purchase endpoint fits twice.
 const INPUT_BYTES: usize = 2 * 1024;
-
-/// The longest answer that is read; only lists come near it.
-const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Why an exchange brought no answer. After any of them the connection is useless, and whether
 /// the server acted is unknown.
@@ -34,19 +31,6 @@ pub(super) enum ExchangeError {
     /// The answer is not one that Sluice gives.
     #[error("the answer is not one that Sluice gives")]
     Malformed,
-}
-
-impl ExchangeError {
-    /// The name it is counted under.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Connect(_) => "connect",
-            Self::Closed => "closed",
-            Self::Io(_) => "io",
-            Self::TimedOut => "timed_out",
-            Self::Malformed => "malformed",
-        }
-    }
 }
 
 impl From<Malformed> for ExchangeError {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::load::Progress;
+use super::drive::Progress;
 
 /// Between two lines where stderr is no terminal: a log should not fill with them.
 const LINE_INTERVAL: Duration = Duration::from_secs(5);

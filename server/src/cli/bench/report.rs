@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::tally::{Latencies, Tally};
+use super::timeline::Bin;
 use super::verify::Check;
 
 /// The quantiles that are shown: title of the column, key in JSON, value.
@@ -46,9 +47,28 @@ impl Report<'_> {
             "answers": kinds,
             "refused_by_code": self.tally.codes,
             "errors": self.tally.errors,
+            "timeline": self.timeline_json(),
             "checks": self.checks,
             "exact": self.is_exact(),
         })
+    }
+
+    fn timeline_json(&self) -> Value {
+        let timeline = &self.tally.timeline;
+        let bin = |(at, bin): (Duration, &Bin)| {
+            let mut value = json!({
+                "at_s": at.as_secs_f64(),
+                "accepted": bin.accepted,
+                "replayed": bin.replayed,
+                "refused": bin.refused,
+            });
+            for (_, key, quantile) in QUANTILES {
+                value[key] = bin.quantile_us(quantile).into();
+            }
+            value
+        };
+        let bins: Vec<_> = timeline.bins().map(bin).collect();
+        json!({ "bin_s": timeline.bin().as_secs_f64(), "bins": bins })
     }
 
     fn kinds(&self) -> [(&'static str, &Latencies); 4] {

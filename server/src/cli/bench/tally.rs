@@ -1,13 +1,13 @@
 //! What came back: counts, latencies, and every acceptance for the checks afterwards.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::client::{ExchangeError, Reply};
 use super::plan::Request;
-use super::wire::{AcceptedBody, ProblemBody};
+use super::timeline::Timeline;
 
 /// Distinct refusal codes that are counted by name; the contract has under twenty. More would be
 /// a server that makes them up, and are counted together.
@@ -19,9 +19,6 @@ const LATENCY_MAX: Duration = Duration::from_secs(600);
 /// Three digits: a p99.9 of 12.3 ms is told from 12.4 ms.
 const SIGNIFICANT_DIGITS: u8 = 3;
 
-/// Codes that say for sure that nothing was reserved, though the status is a 5xx.
-const NOTHING_RESERVED: [&str; 2] = ["overloaded", "recovering"];
-
 /// One 202: the request and the reservation that its answer names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Acceptance {
@@ -29,6 +26,36 @@ pub(super) struct Acceptance {
     pub(super) request: Request,
     /// The reservation's id.
     pub(super) reservation: u64,
+}
+
+/// What a purchase was answered.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Outcome {
+    /// It has a reservation.
+    Reserved {
+        /// The reservation's id.
+        id: u64,
+        /// It was made by an earlier request with the same id.
+        is_replay: bool,
+    },
+    /// It has none, as far as that is told.
+    Refused {
+        /// Why.
+        code: Cow<'static, str>,
+        /// It may have one all the same: to be asked again.
+        is_unknown: bool,
+    },
+}
+
+/// Kinds of answers that are counted apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// A new reservation.
+    Accepted,
+    /// One that was made before.
+    Replayed,
+    /// Any other answer.
+    Refused,
 }
 
 /// Latencies of one kind of answer, in microseconds.
@@ -44,8 +71,8 @@ impl Latencies {
         }
     }
 
-    fn record(&mut self, latency: Duration) {
-        self.0.saturating_record(microseconds(latency));
+    fn record(&mut self, latency_us: u64) {
+        self.0.saturating_record(latency_us);
     }
 
     /// Number of answers.
@@ -80,12 +107,14 @@ pub(super) struct Tally {
     pub(super) all: Latencies,
     /// Refusals by code.
     pub(super) codes: BTreeMap<Box<str>, u64>,
-    /// Exchanges without an answer, by [`ExchangeError::name`].
+    /// Requests without an answer, by what was in the way.
     pub(super) errors: BTreeMap<&'static str, u64>,
     /// Every 202. Bounded by the run's number of requests.
     pub(super) acceptances: Vec<Acceptance>,
     /// Requests whose outcome is unknown: to be asked again with the same id.
     pub(super) unsettled: Vec<Request>,
+    /// How it went over time.
+    pub(super) timeline: Timeline,
 }
 
 impl Tally {
@@ -100,68 +129,41 @@ impl Tally {
             errors: BTreeMap::new(),
             acceptances: Vec::new(),
             unsettled: Vec::new(),
+            timeline: Timeline::new(),
         }
     }
 
-    /// Records what `request` brought after `latency`; true where it was a new reservation.
+    /// Records what `request` brought `at` that time of the run, after `latency`; true where it was
+    /// a new reservation.
     pub(super) fn record(
         &mut self,
         request: Request,
+        at: Duration,
         latency: Duration,
-        outcome: Result<Reply<'_>, ExchangeError>,
+        outcome: &Outcome,
     ) -> bool {
-        let reply = match outcome {
-            Ok(reply) => reply,
-            Err(error) => {
-                *self.errors.entry(error.name()).or_default() += 1;
-                if !matches!(error, ExchangeError::Connect(_)) {
+        let latency_us = microseconds(latency);
+        self.all.record(latency_us);
+        let kind = match outcome {
+            Outcome::Reserved { id, is_replay } => {
+                self.acceptances.push(Acceptance { request, reservation: *id });
+                if *is_replay { Kind::Replayed } else { Kind::Accepted }
+            }
+            Outcome::Refused { code, is_unknown } => {
+                self.count(code);
+                if *is_unknown {
                     self.unsettled.push(request);
                 }
-                return false;
+                Kind::Refused
             }
         };
-        self.all.record(latency);
-        match acceptance(request, &reply) {
-            Some(acceptance) => {
-                self.acceptances.push(acceptance);
-                let kind = if reply.is_replay { &mut self.replayed } else { &mut self.accepted };
-                kind.record(latency);
-                !reply.is_replay
-            }
-            None => {
-                self.refused.record(latency);
-                self.record_refusal(request, &reply);
-                false
-            }
+        match kind {
+            Kind::Accepted => self.accepted.record(latency_us),
+            Kind::Replayed => self.replayed.record(latency_us),
+            Kind::Refused => self.refused.record(latency_us),
         }
-    }
-
-    /// Records a purchase over the Redis protocol: `Ok` names the reservation and whether it is a
-    /// repeat's, `Err` the code of the refusal and whether the outcome is unknown. True where it
-    /// was a new reservation.
-    pub(super) fn record_call(
-        &mut self,
-        request: Request,
-        latency: Duration,
-        outcome: Result<(u64, bool), (&str, bool)>,
-    ) -> bool {
-        self.all.record(latency);
-        match outcome {
-            Ok((reservation, is_replay)) => {
-                self.acceptances.push(Acceptance { request, reservation });
-                let kind = if is_replay { &mut self.replayed } else { &mut self.accepted };
-                kind.record(latency);
-                !is_replay
-            }
-            Err((code, is_unknown)) => {
-                self.refused.record(latency);
-                self.count(code);
-                if is_unknown {
-                    self.unsettled.push(request);
-                }
-                false
-            }
-        }
+        self.timeline.record(at, kind, latency_us);
+        kind == Kind::Accepted
     }
 
     /// Records a request that went out and was never answered.
@@ -170,13 +172,9 @@ impl Tally {
         self.unsettled.push(request);
     }
 
-    fn record_refusal(&mut self, request: Request, reply: &Reply<'_>) {
-        let problem: Option<ProblemBody<'_>> = serde_json::from_slice(reply.body).ok();
-        let code = problem.as_ref().map_or("without_code", |problem| &problem.code);
-        if reply.status < 400 || reply.status >= 500 && !NOTHING_RESERVED.contains(&code) {
-            self.unsettled.push(request);
-        }
-        self.count(code);
+    /// Records a request that found no connection: nothing was sent.
+    pub(super) fn record_unsent(&mut self) {
+        *self.errors.entry("connect").or_default() += 1;
     }
 
     fn count(&mut self, code: &str) {
@@ -202,16 +200,8 @@ impl Tally {
         }
         self.acceptances.extend(other.acceptances);
         self.unsettled.extend(other.unsettled);
+        self.timeline.merge(other.timeline);
     }
-}
-
-/// The acceptance in a reply, or `None` where it is none.
-pub(super) fn acceptance(request: Request, reply: &Reply<'_>) -> Option<Acceptance> {
-    if reply.status != 202 {
-        return None;
-    }
-    let body: AcceptedBody = serde_json::from_slice(reply.body).ok()?;
-    Some(Acceptance { request, reservation: body.pre_deduction_id })
 }
 
 #[cfg(test)]
@@ -219,19 +209,20 @@ mod tests {
     use super::*;
 
     const REQUEST: Request = Request { shopper: 3, attempt: 0 };
+    const AT: Duration = Duration::from_millis(10);
     const LATENCY: Duration = Duration::from_micros(250);
 
-    fn reply(status: u16, is_replay: bool, body: &str) -> Reply<'_> {
-        Reply { status, is_replay, body: body.as_bytes() }
+    fn refused(code: &str, is_unknown: bool) -> Outcome {
+        Outcome::Refused { code: code.to_owned().into(), is_unknown }
     }
 
     #[test]
     fn a_new_reservation_a_replay_and_a_refusal_are_counted_apart() {
         let mut tally = Tally::new();
-        let body = r#"{"pre_deduction_id":4294967297,"status":"pending_order"}"#;
-        assert!(tally.record(REQUEST, LATENCY, Ok(reply(202, false, body))));
-        assert!(!tally.record(REQUEST, LATENCY, Ok(reply(202, true, body))));
-        assert!(!tally.record(REQUEST, LATENCY, Ok(reply(409, false, r#"{"code":"sold_out"}"#))));
+        let reserved = |is_replay| Outcome::Reserved { id: 4_294_967_297, is_replay };
+        assert!(tally.record(REQUEST, AT, LATENCY, &reserved(false)));
+        assert!(!tally.record(REQUEST, AT, LATENCY, &reserved(true)));
+        assert!(!tally.record(REQUEST, AT, LATENCY, &refused("sold_out", false)));
         let counts = (tally.accepted.count(), tally.replayed.count(), tally.refused.count());
         assert_eq!((counts, tally.all.count()), ((1, 1, 1), 3));
         assert_eq!(tally.codes["sold_out"], 1);
@@ -240,35 +231,21 @@ mod tests {
     }
 
     #[test]
-    fn only_an_outcome_that_is_unknown_is_asked_again() {
-        for (body, status, is_unknown) in [
-            (r#"{"code":"overloaded"}"#, 503, false),
-            (r#"{"code":"log_unavailable"}"#, 503, true),
-            ("<html>", 500, true),
-            ("", 202, true),
-            ("", 400, false),
-        ] {
-            let mut tally = Tally::new();
-            tally.record(REQUEST, LATENCY, Ok(reply(status, false, body)));
-            assert_eq!(!tally.unsettled.is_empty(), is_unknown, "{status} {body}");
-        }
-        for (error, is_unknown) in [
-            (ExchangeError::Closed, true),
-            (ExchangeError::TimedOut, true),
-            (ExchangeError::Connect(std::io::ErrorKind::ConnectionRefused), false),
-        ] {
-            let mut tally = Tally::new();
-            tally.record(REQUEST, LATENCY, Err(error));
-            assert_eq!(!tally.unsettled.is_empty(), is_unknown, "{error}");
-        }
+    fn what_was_sent_without_a_clear_answer_is_asked_again() {
+        let mut tally = Tally::new();
+        tally.record(REQUEST, AT, LATENCY, &refused("log_unavailable", true));
+        tally.record_lost(REQUEST, "closed");
+        tally.record_unsent();
+        assert_eq!(tally.unsettled, [REQUEST, REQUEST]);
+        assert_eq!((tally.errors["closed"], tally.errors["connect"]), (1, 1));
     }
 
     #[test]
     fn a_long_latency_is_told_within_a_thousandth_and_one_beyond_all_bounds_is_kept() {
         let mut latencies = Latencies::new();
-        latencies.record(Duration::from_secs(5));
+        latencies.record(5_000_000);
         assert!((5_000_000..5_005_000).contains(&latencies.max_us()));
-        latencies.record(Duration::MAX);
+        latencies.record(u64::MAX);
         assert!(latencies.max_us() >= microseconds(LATENCY_MAX));
         assert_eq!(latencies.count(), 2);
     }
@@ -277,8 +254,7 @@ mod tests {
     fn endless_new_codes_do_not_grow_the_tally() {
         let mut tally = Tally::new();
         for code in 0..1_000 {
-            let body = format!(r#"{{"code":"c{code}"}}"#);
-            tally.record(REQUEST, LATENCY, Ok(reply(409, false, &body)));
+            tally.record(REQUEST, AT, LATENCY, &refused(&format!("c{code}"), false));
         }
         assert_eq!(tally.codes.len(), CODES_MAX + 1);
         assert_eq!(tally.codes.values().sum::<u64>(), 1_000);

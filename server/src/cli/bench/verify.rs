@@ -14,11 +14,11 @@ use serde::Deserialize;
 use tokio::task::LocalSet;
 
 use super::client::Client;
-use super::load::Load;
+use super::drive::{Load, Protocol as _};
 use super::plan::Request;
 use super::sale::Activity;
-use super::tally::{self, Acceptance};
-use super::wire;
+use super::tally::{Acceptance, Outcome};
+use super::wire::{self, Http};
 
 /// Connections that query. More would only queue at the server.
 const QUERY_CONNECTIONS: usize = 16;
@@ -31,6 +31,18 @@ const DRAIN_WAIT: Duration = Duration::from_millis(10);
 
 /// Examples named in a failed check.
 const EXAMPLES_MAX: usize = 3;
+
+/// How much of the sale is checked after the run.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, clap::ValueEnum)]
+pub(super) enum Depth {
+    /// Nothing: for a peer that sells nothing. The activity must be named
+    None,
+    /// What the shoppers were told, against the activity's figures: for a peer that keeps no
+    /// reservations or makes no orders
+    Figures,
+    /// Each accepted purchase as well, one by one
+    All,
+}
 
 /// What the owner's query of a reservation says.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
@@ -208,7 +220,7 @@ fn examples(ids: &[u64]) -> String {
 /// Asks again, under the same ids, for outcomes that stayed unknown; gives up at `deadline`.
 /// Returns the acceptances and what is still unknown.
 pub(super) async fn settle(
-    load: &Load,
+    load: &Load<Http>,
     unknown: &[Request],
     deadline: Instant,
 ) -> (Vec<Acceptance>, usize) {
@@ -216,12 +228,15 @@ pub(super) async fn settle(
     let mut request_bytes = Vec::new();
     let mut acceptances = Vec::new();
     for (settled, request) in unknown.iter().enumerate() {
-        let token = load.tokens.get(request.shopper);
-        load.template.compose(token, request.shopper, request.attempt, &mut request_bytes);
+        request_bytes.clear();
+        load.protocol.compose(*request, &mut request_bytes);
         loop {
             match client.exchange(&request_bytes).await {
                 Ok(reply) if reply.status < 500 && reply.status != 429 => {
-                    acceptances.extend(tally::acceptance(*request, &reply));
+                    let outcome = wire::outcome(reply.status, reply.is_replay, reply.body);
+                    if let Outcome::Reserved { id, .. } = outcome {
+                        acceptances.push(Acceptance { request: *request, reservation: id });
+                    }
                     break;
                 }
                 _ if Instant::now() >= deadline => return (acceptances, unknown.len() - settled),
@@ -236,7 +251,7 @@ pub(super) async fn settle(
 /// in order of acceptance, so the others are orders by then. One query at a time, because the
 /// time it takes is a result of the run.
 pub(super) async fn drained(
-    load: &Arc<Load>,
+    load: &Arc<Load<Http>>,
     acceptances: &[Acceptance],
     authority: &str,
     deadline: Instant,
@@ -254,7 +269,7 @@ pub(super) async fn drained(
 /// Queries every accepted reservation as its owner until all are orders or `deadline` has come.
 /// Returns the last answers. `watch` is told how many are not orders yet after each round.
 pub(super) async fn follow(
-    load: &Arc<Load>,
+    load: &Arc<Load<Http>>,
     acceptances: &[Acceptance],
     authority: &str,
     deadline: Instant,
@@ -278,7 +293,7 @@ pub(super) async fn follow(
 
 /// One round of queries, over several connections.
 async fn query_all(
-    load: &Arc<Load>,
+    load: &Arc<Load<Http>>,
     reservations: &BTreeMap<u64, u32>,
     authority: &str,
 ) -> BTreeMap<u64, Purchase> {
@@ -295,7 +310,7 @@ async fn query_all(
             loop {
                 let Some((id, shopper)) = queue.borrow_mut().pop() else { break };
                 let path = format!("/api/flashsales/purchases/{id}");
-                let token = load.tokens.get(shopper);
+                let token = load.protocol.tokens.get(shopper);
                 wire::compose_call(("GET", &path), &authority, token, "", &mut bytes);
                 let Ok(reply) = client.exchange(&bytes).await else { continue };
                 if reply.status == 200

@@ -9,8 +9,16 @@ use std::io::Write as _;
 
 use serde::Deserialize;
 
+use super::drive::{Expected, Parsed, Protocol};
+use super::plan::Request;
+use super::tally::Outcome;
+use super::tokens::TokenTable;
+
 /// Headers of one answer; more is an answer from something that is not Sluice.
 const HEADERS_MAX: usize = 32;
+
+/// The longest answer that is read; only lists come near it.
+pub(super) const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Bytes of a client request id as [`write_request_id`] writes it.
 const REQUEST_ID_BYTES: usize = 36;
@@ -38,10 +46,8 @@ impl PurchaseTemplate {
         Self { before_token: before_token.into_bytes(), before_id, after_id, run }
     }
 
-    /// Puts the purchase of `shopper` with its `attempt`-th id into `out`, replacing what was
-    /// there.
+    /// Appends the purchase of `shopper` with its `attempt`-th id to `out`.
     pub(super) fn compose(&self, token: &str, shopper: u32, attempt: u64, out: &mut Vec<u8>) {
-        out.clear();
         out.extend_from_slice(&self.before_token);
         out.extend_from_slice(token.as_bytes());
         out.extend_from_slice(self.before_id);
@@ -126,17 +132,87 @@ pub(super) fn parse_head(bytes: &[u8]) -> Result<Option<Head>, Malformed> {
 
 /// The body of a 202.
 #[derive(Deserialize)]
-pub(super) struct AcceptedBody {
-    /// The reservation's id.
-    pub(super) pre_deduction_id: u64,
+struct AcceptedBody {
+    pre_deduction_id: u64,
 }
 
 /// The body of a problem, as far as it is counted.
 #[derive(Deserialize)]
-pub(super) struct ProblemBody<'a> {
-    /// Its stable code.
+struct ProblemBody<'a> {
     #[serde(borrow)]
-    pub(super) code: Cow<'a, str>,
+    code: Cow<'a, str>,
+}
+
+/// Refusals that a sale is full of: their names are not copied for each.
+const COMMON_CODES: [&str; 8] = [
+    "sold_out",
+    "limit_reached",
+    "not_in_window",
+    "off_sale",
+    "paused",
+    "rate_limited",
+    "overloaded",
+    "request_id_reused",
+];
+
+/// Codes that say for sure that nothing was reserved, though the status is a 5xx.
+const NOTHING_RESERVED: [&str; 2] = ["overloaded", "recovering"];
+
+/// What an answer with `status` and `body` says of the purchase.
+pub(super) fn outcome(status: u16, is_replay: bool, body: &[u8]) -> Outcome {
+    if status == 202
+        && let Ok(AcceptedBody { pre_deduction_id }) = serde_json::from_slice(body)
+    {
+        return Outcome::Reserved { id: pre_deduction_id, is_replay };
+    }
+    let problem: Option<ProblemBody<'_>> = serde_json::from_slice(body).ok();
+    let code = problem.as_ref().map_or("without_code", |problem| &problem.code);
+    let is_unknown = status < 400 || status >= 500 && !NOTHING_RESERVED.contains(&code);
+    let code = match COMMON_CODES.iter().find(|common| **common == code) {
+        Some(common) => Cow::Borrowed(*common),
+        None => Cow::Owned(code.to_owned()),
+    };
+    Outcome::Refused { code, is_unknown }
+}
+
+/// What the load speaks: purchases of shoppers with tokens, one at a time on a connection.
+pub(super) struct Http {
+    /// The purchase's bytes.
+    pub(super) template: PurchaseTemplate,
+    /// The shoppers' tokens.
+    pub(super) tokens: TokenTable,
+}
+
+impl Protocol for Http {
+    fn depth_open(&self) -> usize {
+        1
+    }
+
+    fn greet(&self, _: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    fn compose(&self, request: Request, out: &mut Vec<u8>) {
+        let token = self.tokens.get(request.shopper);
+        self.template.compose(token, request.shopper, request.attempt, out);
+    }
+
+    fn seals(&self) -> bool {
+        false
+    }
+
+    fn seal(&self, _: &mut Vec<u8>) {}
+
+    fn parse(&self, bytes: &[u8], _: Expected) -> Result<Option<Parsed>, Malformed> {
+        let Some(head) = parse_head(bytes)? else { return Ok(None) };
+        if head.body_bytes > ANSWER_BYTES_MAX {
+            return Err(Malformed);
+        }
+        let length = head.head_bytes + head.body_bytes;
+        let Some(body) = bytes.get(head.head_bytes..length) else { return Ok(None) };
+        let outcome = Some(outcome(head.status, head.is_replay, body));
+        Ok(Some(Parsed { length, outcome, is_last: head.is_last }))
+    }
 }
 
 #[cfg(test)]
@@ -182,6 +258,27 @@ mod tests {
         }
         let head = Head { status: 202, head_bytes, body_bytes: 12, is_replay: true, is_last: true };
         assert_eq!(parse_head(answer), Ok(Some(head)));
+    }
+
+    #[test]
+    fn only_an_outcome_that_is_unknown_is_asked_again() {
+        for (body, status, unknown) in [
+            (r#"{"code":"sold_out"}"#, 409, false),
+            (r#"{"code":"overloaded"}"#, 503, false),
+            (r#"{"code":"log_unavailable"}"#, 503, true),
+            ("<html>", 500, true),
+            ("", 202, true),
+            ("", 400, false),
+        ] {
+            let Outcome::Refused { is_unknown, .. } = outcome(status, false, body.as_bytes())
+            else {
+                panic!("{status} {body}")
+            };
+            assert_eq!(is_unknown, unknown, "{status} {body}");
+        }
+        let body = br#"{"pre_deduction_id":4294967297,"status":"pending_order"}"#;
+        let reserved = Outcome::Reserved { id: 4_294_967_297, is_replay: true };
+        assert_eq!(outcome(202, true, body), reserved);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use engine::{ActivityReport, VerifyReport};
 
-use super::progress::Spinner;
+use super::progress::Bar;
 
 /// Damage was found: in the log, or in the sums.
 pub(super) const EXIT_DAMAGE: u8 = 1;
@@ -35,9 +35,10 @@ pub(crate) fn run(args: Args) -> ExitCode {
 }
 
 fn verify(data_dir: &Path) -> u8 {
-    let spinner = Spinner::start("reading the log");
-    let verified = engine::verify(data_dir);
-    drop(spinner);
+    let progress = wal::Progress::default();
+    let bar = Bar::of_reading("reading the log", &progress);
+    let verified = engine::verify_watched(data_dir, &progress);
+    drop(bar);
     match verified {
         Ok(report) => {
             show(&Table(&report));

@@ -1,7 +1,9 @@
 //! The state of a simulated disk, and what a power cut makes of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 
+use super::fault::EIO;
 use super::pages::Pages;
 
 /// The state of a disk at one instant. Clones share their pages.
@@ -16,6 +18,10 @@ pub struct Image {
     pub(super) clock_us: u64,
     random: u64,
     pub(super) bad_blocks: BTreeSet<(u64, u64)>,
+    /// Files on which a write, a sync or their making failed with an I/O error.
+    failed_files: BTreeSet<u64>,
+    /// Names that such a file got afterwards.
+    reused: Vec<String>,
 }
 
 #[derive(Clone, Default)]
@@ -175,6 +181,23 @@ impl Image {
         if let Some(file) = self.names.get(path) {
             self.bad_blocks.insert((*file, block));
         }
+    }
+
+    pub(super) fn note_failure(&mut self, file: u64, error: &io::Error) {
+        if error.raw_os_error() == Some(EIO) {
+            self.failed_files.insert(file);
+        }
+    }
+
+    pub(super) fn note_name(&mut self, file: u64, name: &str) {
+        if self.failed_files.contains(&file) {
+            self.reused.push(name.to_owned());
+        }
+    }
+
+    /// The names that files got after an I/O error on them.
+    pub fn renamed_after_error(&self) -> &[String] {
+        &self.reused
     }
 
     /// Moves the wall clock.

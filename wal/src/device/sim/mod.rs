@@ -154,7 +154,13 @@ fn file_of(image: &mut Image, file: u64) -> io::Result<&mut FileState> {
 
 impl File for SimFile {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        let (mut state, error) = self.shared.begin_leaving_traces(Op::Write)?;
+        let (mut state, error) =
+            self.shared.begin_leaving_traces(Op::Write).inspect_err(|error| {
+                self.shared.state().image.note_failure(self.file, error);
+            })?;
+        if let Some(error) = &error {
+            state.image.note_failure(self.file, error);
+        }
         let written = match state.fault {
             _ if error.is_some() => bytes.len() / 2,
             Some(fault) if fault.shortens(state.ops) => {
@@ -202,6 +208,7 @@ impl File for SimFile {
             }
             Err(error) => {
                 let mut state = self.shared.state();
+                state.image.note_failure(self.file, &error);
                 let keeps_new = state.fault.is_some_and(|fault| fault.keeps_new_content());
                 let file = file_of(&mut state.image, self.file)?;
                 file.dirty.clear();
@@ -249,6 +256,9 @@ impl Device for SimDevice {
         let pages = Pages::zeroed(made);
         let content = FileState { cached: pages.clone(), durable: pages, dirty: BTreeSet::new() };
         image.files.insert(file, content);
+        if let Some(error) = &error {
+            image.note_failure(file, error);
+        }
         let op = NameOp::Create { name: path.to_owned(), file };
         op.apply(&mut image.names);
         image.pending_names.push(op);
@@ -267,6 +277,7 @@ impl Device for SimDevice {
         let (mut state, error) = self.shared.begin_leaving_traces(Op::Rename)?;
         let image = &mut state.image;
         let file = *image.names.get(from).ok_or(io::ErrorKind::NotFound)?;
+        image.note_name(file, to);
         let op = NameOp::Rename { from: from.to_owned(), to: to.to_owned(), file };
         op.apply(&mut image.names);
         image.pending_names.push(op);

@@ -2,91 +2,99 @@
 //! Valkey with the function library loaded.
 //!
 //! [`options`] says what is wanted, [`wire`] composes calls and reads answers, [`sale`] makes and
-//! reads the activity, [`load`] drives the connections. What comes back is tallied and judged as
-//! for HTTP.
+//! reads the activity. The load is driven, and what comes back is tallied and judged, as for HTTP.
 
-mod link;
-mod load;
 mod options;
 mod sale;
-mod timer;
 mod wire;
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 
-use load::Load;
 pub(super) use options::RespArgs;
 use sale::Console;
+use wire::Calls;
 
+use super::drive::{self, Load};
 use super::progress::Display;
 use super::report::Report;
-use super::tally::Acceptance;
-use super::verify::{self, Check, Evidence};
-use super::{BenchError, run_number};
+use super::sale::Activity;
+use super::tally::{Acceptance, Tally};
+use super::verify::{self, Check, Depth, Evidence};
+use super::{BenchError, publish, run_number};
 
 /// Loads, checks and reports; whether the sale was exact.
 pub(super) fn run(args: &RespArgs) -> Result<bool, BenchError> {
-    let (plan, requests) = args.plan()?;
+    let (plan, requests) = args.load.plan()?;
+    let pace = args.load.pace()?;
     let address = args.server()?;
-    let mut console = Console::connect(address, args.timeout, args.credentials()?)?;
-    let activity = match args.activity {
+    let (time_out, credentials) = (args.load.timeout, args.credentials()?);
+    let mut console = Console::connect(address, time_out, credentials.clone())?;
+    let activity = match args.load.activity {
         Some(id) => id,
-        None => console.open_sale(run_number(), args.stock(), args.limit)?,
+        None => console.open_sale(run_number(), args.load.stock(), args.load.limit)?,
     };
-    let before = console.activity(activity)?;
+    let before = match args.load.check {
+        Depth::None => Activity::unknown(activity),
+        Depth::Figures | Depth::All => console.activity(activity)?,
+    };
+    let protocol = Calls {
+        activity,
+        run: run_number(),
+        first_user: args.load.first_user,
+        credentials,
+        wait_aof_ms: args.wait_aof.then_some(time_out.as_millis()),
+    };
     let load = Load {
+        protocol,
         plan,
         requests: requests.unwrap_or(u64::MAX),
-        duration_max: args.duration,
-        rate: args.rate,
-        connections: args.connections,
+        duration_max: args.load.duration,
+        pace,
+        connections: args.load.connections,
         depth: args.depth,
-        threads: args.threads.min(args.connections),
+        threads: args.load.threads(),
         address,
-        time_out: args.timeout,
-        credentials: args.credentials()?,
-        wait_aof: args.wait_aof,
-        first_user: args.first_user,
-        calls: wire::Calls::new(activity, run_number()),
+        time_out,
     };
-    let mut display = Display::new(requests, args.quiet);
-    let (tally, elapsed) = load::run(&load, |progress| display.show(progress))?;
+    let mut display = Display::new(requests, args.load.quiet);
+    let (tally, elapsed) = drive::run(&load, |progress| display.show(progress))?;
     display.finish();
+    let checks = check(&mut console, args, before, &tally)?;
+    let run = args.describe(activity, requests);
+    publish(&Report { run, tally: &tally, elapsed, drain: None, checks: &checks }, &args.load)
+}
 
-    let after = console.activity(activity)?;
-    let evidence = Evidence {
-        before,
-        after,
-        acceptances: &tally.acceptances,
-        unsettled: tally.unsettled.len(),
-        purchases: &BTreeMap::new(),
-    };
+/// The verdicts on the sale, as many as were asked for.
+fn check(
+    console: &mut Console,
+    args: &RespArgs,
+    before: Activity,
+    tally: &Tally,
+) -> Result<Vec<Check>, BenchError> {
+    if args.load.check == Depth::None {
+        return Ok(Vec::new());
+    }
+    let after = console.activity(before.id)?;
+    let (acceptances, purchases) = (&tally.acceptances, &BTreeMap::new());
+    let unsettled = tally.unsettled.len();
+    let evidence = Evidence { before, after, acceptances, unsettled, purchases };
     let mut checks = verify::judge_figures(&evidence);
-    checks.push(known(&mut console, &load, activity, &tally.acceptances)?);
-    let report = Report {
-        run: args.describe(activity, requests),
-        tally: &tally,
-        elapsed,
-        drain: None,
-        checks: &checks,
-    };
-    let text = if args.json { format!("{}\n", report.to_json()) } else { report.to_string() };
-    // A reader that went away has seen what it wanted; the exit code still tells.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(report.is_exact())
+    if args.load.check == Depth::All {
+        checks.push(known(console, args.load.first_user, before.id, acceptances)?);
+    }
+    Ok(checks)
 }
 
 /// Asks for every accepted reservation.
 fn known(
     console: &mut Console,
-    load: &Load,
+    first_user: u64,
     activity: u64,
     acceptances: &[Acceptance],
 ) -> Result<Check, BenchError> {
     let owners: BTreeMap<u64, u64> = acceptances
         .iter()
-        .map(|one| (one.reservation, load.first_user + u64::from(one.request.shopper)))
+        .map(|one| (one.reservation, first_user + u64::from(one.request.shopper)))
         .collect();
     let found = console.owners(activity, owners.keys().copied())?;
     let right = owners.iter().filter(|(id, owner)| found.get(id) == Some(owner)).count();

@@ -1,27 +1,47 @@
 //! The bytes of calls and answers, as far as a load generator needs them.
 
+use std::borrow::Cow;
 use std::io::Write as _;
 
+use super::super::drive::{Expected, Parsed, Protocol};
 use super::super::plan::Request;
+use super::super::tally::Outcome;
 use super::super::wire::{Malformed, write_request_id};
+use super::options::DEPTH_MAX;
 
 /// Lines that an answer may nest.
-const DEPTH_MAX: usize = 4;
+const NESTED_MAX: usize = 4;
 
-/// Composes calls.
-pub(in super::super) struct Calls {
-    activity: u64,
-    run: u32,
+/// Errors that say for sure that nothing was reserved.
+const NOTHING_RESERVED: [&str; 4] = ["OVERLOADED", "RECOVERING", "INVALID", "BLACKLISTED"];
+
+/// What the load speaks: purchases of one unit.
+pub(super) struct Calls {
+    /// What is bought.
+    pub(super) activity: u64,
+    /// Sets the request ids of this run apart.
+    pub(super) run: u32,
+    /// User id of the first shopper.
+    pub(super) first_user: u64,
+    /// Who calls, with what password.
+    pub(super) credentials: Option<(String, String)>,
+    /// Each burst is followed by `WAITAOF`, which waits this many milliseconds.
+    pub(super) wait_aof_ms: Option<u128>,
 }
 
-impl Calls {
-    /// Purchases of one unit of `activity`; `run` sets its request ids apart.
-    pub(super) const fn new(activity: u64, run: u32) -> Self {
-        Self { activity, run }
+impl Protocol for Calls {
+    fn depth_open(&self) -> usize {
+        DEPTH_MAX as usize
     }
 
-    /// Appends the purchase of a plan's request.
-    pub(super) fn reserve(&self, first_user: u64, request: Request, out: &mut Vec<u8>) {
+    fn greet(&self, out: &mut Vec<u8>) -> bool {
+        let Some((user, password)) = &self.credentials else { return false };
+        command(&[b"AUTH", user.as_bytes(), password.as_bytes()], out);
+        true
+    }
+
+    fn compose(&self, request: Request, out: &mut Vec<u8>) {
+        let first_user = self.first_user;
         let mut number = itoa::Buffer::new();
         out.extend_from_slice(b"*7\r\n$5\r\nFCALL\r\n$14\r\nsluice_reserve\r\n$1\r\n1\r\n");
         word(number.format(self.activity).as_bytes(), out);
@@ -29,6 +49,64 @@ impl Calls {
         out.extend_from_slice(b"$36\r\n");
         write_request_id(self.run, request.shopper, request.attempt, out);
         out.extend_from_slice(b"\r\n$1\r\n1\r\n");
+    }
+
+    fn seals(&self) -> bool {
+        self.wait_aof_ms.is_some()
+    }
+
+    fn seal(&self, out: &mut Vec<u8>) {
+        let wait_ms = self.wait_aof_ms.unwrap_or_default().to_string();
+        command(&[b"WAITAOF", b"1", b"0", wait_ms.as_bytes()], out);
+    }
+
+    fn parse(&self, bytes: &[u8], expected: Expected) -> Result<Option<Parsed>, Malformed> {
+        let Some((answer, length)) = parse(bytes)? else { return Ok(None) };
+        let outcome = match expected {
+            Expected::Greeting if answer == Answer::Text(b"OK") => None,
+            Expected::Seal if answer.is_synced() => None,
+            Expected::Purchase => Some(outcome(&answer)?),
+            Expected::Greeting | Expected::Seal => return Err(Malformed),
+        };
+        Ok(Some(Parsed { length, outcome, is_last: false }))
+    }
+}
+
+/// What a purchase was answered.
+fn outcome(answer: &Answer<'_>) -> Result<Outcome, Malformed> {
+    match answer {
+        Answer::List(items) => {
+            let [Answer::Integer(code), id, _, _] = items.as_slice() else {
+                return Err(Malformed);
+            };
+            let id = id.unsigned().ok_or(Malformed)?;
+            Ok(match code {
+                1 => Outcome::Reserved { id, is_replay: false },
+                2 => Outcome::Reserved { id, is_replay: true },
+                other => Outcome::Refused { code: Cow::Borrowed(name(*other)), is_unknown: false },
+            })
+        }
+        Answer::Error(text) => {
+            let text = String::from_utf8_lossy(text);
+            let word = text.split(' ').next().unwrap_or_default();
+            let is_unknown = !NOTHING_RESERVED.contains(&word);
+            Ok(Outcome::Refused { code: Cow::Owned(word.to_owned()), is_unknown })
+        }
+        _ => Err(Malformed),
+    }
+}
+
+/// The code as it is called over HTTP.
+const fn name(code: i64) -> &'static str {
+    match code {
+        0 => "sold_out",
+        -1 => "not_in_window",
+        -2 => "limit_reached",
+        -3 => "off_sale",
+        -4 => "paused",
+        -5 => "activity_not_found",
+        -6 => "request_id_reused",
+        _ => "other_codes",
     }
 }
 
@@ -63,6 +141,11 @@ impl Answer<'_> {
         }
     }
 
+    /// Whether a `WAITAOF` says that everything is on disk.
+    fn is_synced(&self) -> bool {
+        matches!(self, Self::List(items) if items.first() == Some(&Answer::Integer(1)))
+    }
+
     /// The value of a field of a flat list of names and values.
     pub(super) fn field(&self, name: &str) -> Option<u64> {
         let Self::List(items) = self else { return None };
@@ -76,7 +159,7 @@ impl Answer<'_> {
 /// # Errors
 /// It is none of RESP2.
 pub(super) fn parse(bytes: &[u8]) -> Result<Option<(Answer<'_>, usize)>, Malformed> {
-    parse_nested(bytes, DEPTH_MAX)
+    parse_nested(bytes, NESTED_MAX)
 }
 
 fn parse_nested(bytes: &[u8], depth: usize) -> Result<Option<(Answer<'_>, usize)>, Malformed> {
@@ -135,11 +218,24 @@ mod tests {
         assert_eq!(parse(b"HTTP/1.1 200 OK\r\n"), Err(Malformed));
     }
 
+    fn calls(wait_aof_ms: Option<u128>) -> Calls {
+        Calls { activity: 30_001, run: 7, first_user: 1, credentials: None, wait_aof_ms }
+    }
+
+    #[test]
+    fn a_waitaof_that_timed_out_makes_no_answer_count() {
+        let calls = calls(Some(100));
+        assert!(calls.parse(b"*2\r\n:1\r\n:0\r\n", Expected::Seal).unwrap().is_some());
+        for bytes in [&b"*2\r\n:0\r\n:0\r\n"[..], b"-ERR no file\r\n", b"+OK\r\n"] {
+            assert_eq!(calls.parse(bytes, Expected::Seal).err(), Some(Malformed));
+        }
+    }
+
     #[test]
     fn a_composed_purchase_is_the_command_that_it_says() {
         let request = Request { shopper: 4, attempt: 2 };
         let mut bytes = Vec::new();
-        Calls::new(30_001, 7).reserve(1, request, &mut bytes);
+        calls(None).compose(request, &mut bytes);
         let mut id = Vec::new();
         write_request_id(7, 4, 2, &mut id);
         let words = [&b"FCALL"[..], b"sluice_reserve", b"1", b"30001", b"5", &id, b"1"];

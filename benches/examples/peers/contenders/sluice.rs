@@ -1,0 +1,38 @@
+//! Sluice as a shop starts it: one process, orders into SQLite beside it.
+
+use std::process::Command;
+
+use super::{Stage, Standing};
+use crate::client::Target;
+use crate::process::Running;
+use crate::trouble::Trouble;
+
+fn start(stage: &Stage<'_>) -> Result<(Running, String, String), Trouble> {
+    let data = stage.dir.join("data");
+    let mut command = Command::new(stage.sluice);
+    // A demo has a SKU to sell; nothing else of it is measured.
+    command.args(["serve", "--demo", "--listen", "127.0.0.1:0", "--resp-listen", "127.0.0.1:0"]);
+    command.arg("--data-dir").arg(&data).args(["--log-level", "warn"]);
+    let mut server = Running::start(command, stage.dir)?;
+    let http = server.line_after("listening on http://")?;
+    let resp = server.line_after("listening on redis://")?;
+    server.line_after("ready")?;
+    Ok((server, http, resp))
+}
+
+pub(super) fn resp(stage: &Stage<'_>) -> Result<Standing, Trouble> {
+    let (server, _, address) = start(stage)?;
+    let arguments = ["--check", "all", "--address", &address].map(str::to_owned).into();
+    let target = Target { arguments, secret: None, sells: true };
+    Ok(Standing { target, _parts: vec![Box::new(server)] })
+}
+
+pub(super) fn http(stage: &Stage<'_>) -> Result<Standing, Trouble> {
+    let (server, address, _) = start(stage)?;
+    let data = stage.dir.join("data").display().to_string();
+    let url = format!("http://{address}");
+    let arguments = ["--check", "all", "--url", &url, "--data-dir", &data];
+    let target =
+        Target { arguments: arguments.map(str::to_owned).into(), secret: None, sells: true };
+    Ok(Standing { target, _parts: vec![Box::new(server)] })
+}

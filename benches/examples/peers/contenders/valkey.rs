@@ -1,0 +1,66 @@
+//! A private Valkey, with the function library or with the older systems' script.
+
+use std::net::{SocketAddr, TcpListener};
+use std::process::Command;
+
+use super::{Stage, Standing};
+use crate::client::Target;
+use crate::process::Running;
+use crate::trouble::Trouble;
+
+/// When it has its file on disk, and who is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// Before it answers.
+    Always,
+    /// Before it answers, and it is asked besides.
+    AlwaysAsked,
+    /// Once a second; it is asked.
+    EverySecond,
+}
+
+/// What is called there.
+#[derive(Clone, Copy)]
+pub(super) enum Script {
+    /// `functions/sluice.lua`: the same answers as Sluice.
+    Library,
+    /// Stock, counter and slot alone.
+    Bare,
+}
+
+/// A server with a script, and its address.
+pub(super) fn start(
+    stage: &Stage<'_>,
+    sync: Sync,
+    script: Script,
+) -> Result<(Running, SocketAddr), Trouble> {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = free.map_err(Trouble::io("find a free port"))?;
+    let policy = if sync == Sync::EverySecond { "everysec" } else { "always" };
+    let mut command = Command::new("valkey-server");
+    command.args(["--bind", "127.0.0.1", "--port", &address.port().to_string()]);
+    command.args(["--save", "", "--appendonly", "yes", "--appendfsync", policy, "--dir"]);
+    // A rewrite of the file in the middle of a turn would be measured with it.
+    command.arg(stage.dir).args(["--auto-aof-rewrite-percentage", "0"]);
+    let mut server = Running::start(command, stage.dir)?;
+    server.line_after("Ready to accept connections")?;
+    let library = match script {
+        Script::Library => include_str!("../../../../functions/sluice.lua"),
+        Script::Bare => include_str!("../bare.lua"),
+    };
+    let mut connection = redis::Client::open(format!("redis://{address}"))?.get_connection()?;
+    let () = redis::cmd("FUNCTION").arg("LOAD").arg(library).query(&mut connection)?;
+    Ok((server, address))
+}
+
+pub(super) fn contend(stage: &Stage<'_>, sync: Sync, script: Script) -> Result<Standing, Trouble> {
+    let (server, address) = start(stage, sync, script)?;
+    let check = if matches!(script, Script::Bare) { "figures" } else { "all" };
+    let address = address.to_string();
+    let mut arguments: Vec<_> = ["--check", check, "--address", &address].map(str::to_owned).into();
+    if sync != Sync::Always {
+        arguments.push("--waitaof".to_owned());
+    }
+    let target = Target { arguments, secret: None, sells: true };
+    Ok(Standing { target, _parts: vec![Box::new(server)] })
+}

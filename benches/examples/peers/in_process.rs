@@ -1,0 +1,130 @@
+//! The engine alone, beside a writer and a reader of the same bytes that knows nothing of shops.
+
+use std::time::{Duration, Instant};
+
+use benches::in_process::{Run, awaited, batches, lone};
+use benches::{Sale, raw};
+use engine::{Engine, EngineOptions};
+
+use crate::figures::Series;
+use crate::report::Row;
+
+/// Bytes of a record with a 36-byte request id, its share of the frame included.
+const RECORD_BYTES: usize = 112;
+
+/// Writes of a raw turn.
+const WRITES: usize = 400;
+
+/// Reservations of a turn, in batches and one by one.
+const COUNT: u64 = 2_000_000;
+const COUNT_LONE: u64 = 5_000;
+
+/// One way to buy.
+struct Way {
+    name: &'static str,
+    /// Reservations that the raw writer's write holds.
+    together: usize,
+    buy: fn(&Sale) -> Run,
+}
+
+const WAYS: [Way; 5] = [
+    Way {
+        name: "in process, batches of 1,024, two in flight",
+        together: 1_024,
+        buy: |sale| batches(sale, 1_024, 2, COUNT),
+    },
+    Way {
+        name: "in process, batches of 4,096, two in flight",
+        together: 4_096,
+        buy: |sale| batches(sale, 4_096, 2, COUNT),
+    },
+    Way {
+        name: "in process, batches of 8,192, two in flight",
+        together: 8_192,
+        buy: |sale| batches(sale, 8_192, 2, COUNT),
+    },
+    Way {
+        name: "in process, awaited one by one, 4,096 in flight",
+        together: 4_096,
+        buy: |sale| awaited(sale, 4_096, COUNT / 2),
+    },
+    Way { name: "in process, one caller", together: 1, buy: |sale| lone(sale, COUNT_LONE) },
+];
+
+const RECOVERY: &str = "recovery of 1,000,000 reservations";
+
+/// Their names in the table.
+pub(crate) const NAMES: &[&str] =
+    &[WAYS[0].name, WAYS[1].name, WAYS[2].name, WAYS[3].name, WAYS[4].name, RECOVERY];
+
+/// All rounds of what is wanted.
+pub(crate) fn measure(rounds: u32, is_wanted: impl Fn(&str) -> bool) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for way in WAYS.iter().filter(|way| is_wanted(way.name)) {
+        let (mut ours, mut raws) = (Series::default(), Series::default());
+        for round in 0..rounds {
+            let (turn, write) = (|| engine_turn(way), || raw_turn(way));
+            let (run, raw) = match round % 2 {
+                0 => (turn(), write()),
+                _ => swap(write(), turn()),
+            };
+            push(&mut ours, run);
+            push(&mut raws, raw);
+        }
+        rows.push(Row::new(way.name, "Sluice's engine", ours));
+        rows.push(Row::new(way.name, "a raw writer of the same bytes", raws));
+    }
+    if is_wanted(RECOVERY) {
+        rows.extend(recovery(rounds));
+    }
+    rows
+}
+
+fn swap<A, B>(first: A, second: B) -> (B, A) {
+    (second, first)
+}
+
+fn engine_turn(way: &Way) -> Run {
+    let sale = Sale::open();
+    let run = (way.buy)(&sale);
+    #[expect(clippy::unwrap_used, reason = "a bench that can't run ends")]
+    sale.engine.close().unwrap();
+    run
+}
+
+fn raw_turn(way: &Way) -> Run {
+    let answers = raw::writes(way.together * RECORD_BYTES, WRITES);
+    let reservations = (way.together * answers.len()) as u64;
+    Run { reservations, took: answers.iter().sum(), answers }
+}
+
+fn push(series: &mut Series, mut run: Run) {
+    let micros = |duration: Duration| duration.as_secs_f64() * 1e6;
+    series.per_second.push(run.rate());
+    series.p50_us.push(micros(run.percentile(50)));
+    series.p99_us.push(micros(run.percentile(99)));
+}
+
+/// Opening a directory, and reading its files: both from the page cache.
+#[expect(clippy::unwrap_used, reason = "a bench that can't run ends")]
+fn recovery(rounds: u32) -> [Row; 2] {
+    const COUNT: u64 = 1_000_000;
+    let dir = benches::data_dir();
+    let sale = Sale::at(dir.path(), false);
+    sale.fill(COUNT);
+    sale.engine.close().unwrap();
+    drop(sale);
+    let (mut ours, mut raws) = (Series::default(), Series::default());
+    for _ in 0..rounds {
+        let started = Instant::now();
+        assert!(raw::read_all(dir.path()) > 0);
+        raws.per_second.push(COUNT as f64 / started.elapsed().as_secs_f64());
+        let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
+        let options = EngineOptions { accept_file_system, ..EngineOptions::new(dir.path()) };
+        let started = Instant::now();
+        let (engine, report) = Engine::open(options).unwrap();
+        ours.per_second.push(report.records as f64 / started.elapsed().as_secs_f64());
+        engine.close().unwrap();
+    }
+    [Row::new(RECOVERY, "Sluice's engine", ours), Row::new(RECOVERY, "a raw reader", raws)]
+}

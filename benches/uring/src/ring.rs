@@ -1,0 +1,76 @@
+//! The ring: the only unsafe code of the repository, and no part of the product.
+//!
+//! Every call waits for the completion of all that it handed over before it returns, so that file
+//! and buffer outlive their use by the kernel.
+
+#![allow(unsafe_code, reason = "entries of a ring hold raw pointers")]
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+
+use io_uring::squeue::{Entry, Flags};
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{IoUring, opcode};
+use rustix::io::ReadWriteFlags;
+use wal::device::Blocks;
+
+/// A ring for one write at a time.
+pub(crate) struct Ring(IoUring);
+
+impl Ring {
+    pub(crate) fn new() -> io::Result<Self> {
+        IoUring::new(4).map(Self)
+    }
+
+    /// A write and, linked to it, a sync of the file's data.
+    pub(crate) fn write_then_sync(
+        &mut self,
+        file: &File,
+        blocks: &Blocks,
+        offset: u64,
+    ) -> io::Result<usize> {
+        let fd = Fd(file.as_raw_fd());
+        let sync = opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build();
+        self.run(&[write(fd, blocks, offset, 0)?.flags(Flags::IO_LINK), sync])
+    }
+
+    /// A write that is durable when it completes.
+    pub(crate) fn write_synced(
+        &mut self,
+        file: &File,
+        blocks: &Blocks,
+        offset: u64,
+    ) -> io::Result<usize> {
+        let dsync = ReadWriteFlags::DSYNC.bits();
+        self.run(&[write(Fd(file.as_raw_fd()), blocks, offset, dsync)?])
+    }
+
+    /// Hands `entries` over and waits for all of them; returns what the first came to.
+    fn run(&mut self, entries: &[Entry]) -> io::Result<usize> {
+        for (number, entry) in (0..).zip(entries) {
+            let entry = entry.clone().user_data(number);
+            // SAFETY: the caller's file and buffer live until this returns, which it does only
+            // once every entry has completed.
+            unsafe { self.0.submission().push(&entry) }.map_err(io::Error::other)?;
+        }
+        self.0.submit_and_wait(entries.len())?;
+        let mut written = 0;
+        let mut failed = None;
+        for completion in self.0.completion() {
+            match usize::try_from(completion.result()) {
+                Ok(bytes) if completion.user_data() == 0 => written = bytes,
+                Ok(_) => {}
+                Err(_) => failed = Some(io::Error::from_raw_os_error(-completion.result())),
+            }
+        }
+        failed.map_or(Ok(written), Err)
+    }
+}
+
+fn write(fd: Fd, blocks: &Blocks, offset: u64, flags: u32) -> io::Result<Entry> {
+    let bytes = blocks.bytes();
+    let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
+    let flags = i32::try_from(flags).map_err(io::Error::other)?;
+    Ok(opcode::Write::new(fd, bytes.as_ptr(), length).offset(offset).rw_flags(flags).build())
+}
