@@ -106,6 +106,19 @@ impl Older {
         }
     }
 
+    /// Reservations 1 to `count`: a quarter paid, a quarter given back, the rest unpaid.
+    fn many(&self, count: u64) {
+        self.run(&format!(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {count}) \
+             INSERT INTO flashsale_pre_deductions SELECT i, i, {ACTIVITY}, 'r-' || i, 'O-' || i, \
+             {PRICE}, 1, CASE i % 4 WHEN 0 THEN 'rolled_back' ELSE 'ordered' END, 1700000000 \
+             FROM n; \
+             INSERT INTO orders SELECT order_no, user_id, CASE id % 4 WHEN 1 THEN 'paid' \
+             ELSE 'pending_payment' END, activity_id, price, 3999999999, 3999999000 \
+             FROM flashsale_pre_deductions WHERE status = 'ordered'"
+        ));
+    }
+
     fn flags(&self) -> [&str; 2] {
         ["--legacy-database", &self.url]
     }
@@ -154,15 +167,7 @@ fn a_start_that_is_killed_again_and_again_takes_everything_over_once() {
     let scratch = tempfile::tempdir().unwrap();
     let older = Older::file(scratch.path());
     older.activity(100, 1);
-    // A third paid, a third unpaid, a third on its way.
-    older.run(&format!(
-        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {ROWS}) \
-         INSERT INTO flashsale_pre_deductions SELECT i, i, {ACTIVITY}, 'r-' || i, 'O-' || i, \
-         {PRICE}, 1, CASE i % 4 WHEN 0 THEN 'rolled_back' ELSE 'ordered' END, 1700000000 FROM n; \
-         INSERT INTO orders SELECT order_no, user_id, CASE id % 4 WHEN 1 THEN 'paid' \
-         ELSE 'pending_payment' END, activity_id, price, 3999999999, 3999999000 \
-         FROM flashsale_pre_deductions WHERE status = 'ordered'"
-    ));
+    older.many(ROWS);
     // How long it takes, on this machine, where nothing kills it.
     let begun = Instant::now();
     drop(Server::start_in(&scratch.path().join("measure"), &older.flags(), &[]));
