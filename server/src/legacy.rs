@@ -6,7 +6,7 @@ use bridge::legacy::{Report, Source};
 use engine::Engine;
 use engine::core::control::keys::ADOPTING;
 
-use crate::cli::progress::Spinner;
+use crate::cli::progress::Bar;
 use crate::cli::{EXIT_LOG, EXIT_REFUSED, EXIT_USAGE};
 use crate::config::Settings;
 
@@ -51,7 +51,7 @@ pub(crate) async fn adopt(settings: &Settings, engine: &Engine) -> Result<(), Le
         let is_whole = engine.control(ADOPTING).is_none();
         return if is_whole { Ok(()) } else { Err(LegacyError::Unfinished) };
     };
-    let spinner = Spinner::start("taking over the older system's reservations");
+    let bar = Bar::of_steps("taking over the older reservations");
     let begun = Instant::now();
     let (engine, redis) = (engine.clone(), settings.redis.clone());
     let layout = settings.mirror.layout;
@@ -65,7 +65,7 @@ pub(crate) async fn adopt(settings: &Settings, engine: &Engine) -> Result<(), Le
         })
     });
     let report = adopting.await??;
-    drop(spinner);
+    drop(bar);
     tell(&report);
     tracing::info!("older system: done in {} ms", begun.elapsed().as_millis());
     Ok(())
