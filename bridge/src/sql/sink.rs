@@ -8,7 +8,7 @@
 //! store drops its connection, and whoever drives the sink reads the cursor again: a COMMIT whose
 //! answer was lost has either happened or not, and the cursor says which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::core::ids::ReservationId;
@@ -21,9 +21,10 @@ use super::fold::{Fold, Site};
 use super::needs::{Needs, decode};
 use super::orders::{self, ReservationRows};
 use super::refunds::Refunds;
-use super::reservations::{self, Order};
+use super::reservations::Order;
 use super::split::Split;
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value};
+use super::stored_reservations;
 use crate::cursor::Cursor;
 use crate::host::Host;
 use crate::tail::Batch;
@@ -60,8 +61,32 @@ pub struct OrderOptions {
     pub require_address: bool,
 }
 
-/// Reservations of a batch that no order can hold, each with the reason.
-pub type Undeliverable = BTreeMap<ReservationId, String>;
+/// Reservations of a batch that no order can hold.
+#[derive(Clone, Debug, Default)]
+pub struct Undeliverable {
+    reasons: BTreeMap<ReservationId, String>,
+    /// Those of them whose own row is refused as well: their dead letter stands alone.
+    without_row: BTreeSet<ReservationId>,
+}
+
+impl Undeliverable {
+    /// Why no order can hold `id`, if it is one of them.
+    pub fn reason(&self, id: ReservationId) -> Option<&str> {
+        self.reasons.get(&id).map(String::as_str)
+    }
+
+    /// Adds `ids`, for that reason.
+    pub fn add(&mut self, ids: impl IntoIterator<Item = ReservationId>, why: &str) {
+        self.reasons.extend(ids.into_iter().map(|id| (id, why.to_owned())));
+    }
+
+    /// Leaves the rows of `ids` out; whether that is anything new.
+    pub fn leave_rows_out(&mut self, ids: &[ReservationId]) -> bool {
+        let before = self.without_row.len();
+        self.without_row.extend(ids);
+        self.without_row.len() > before
+    }
+}
 
 /// The SQL sink over a store of any dialect.
 #[derive(Debug)]
@@ -169,7 +194,7 @@ impl<S: Store> SqlSink<S> {
 
         self.activities.load(needs.activities.iter().copied(), &mut transaction).await?;
         let known: Vec<ReservationId> = needs.reservations.iter().copied().collect();
-        let loaded = reservations::load(&known, split, &mut transaction).await?;
+        let loaded = stored_reservations::load(&known, split, &mut transaction).await?;
         let mut refunds = Refunds::default();
         let refunded: Vec<String> = loaded
             .iter()
@@ -189,9 +214,12 @@ impl<S: Store> SqlSink<S> {
         }
         for reservation in &mut fold.reservations {
             if let (Order::Due(_), Some(why)) =
-                (&reservation.order, undeliverable.get(&reservation.id))
+                (&reservation.order, undeliverable.reason(reservation.id))
             {
                 reservation.dead_letter(why, reservation.updated_ms);
+            }
+            if undeliverable.without_row.contains(&reservation.id) {
+                reservation.leave_row_out();
             }
         }
         let rows = ReservationRows::new(fold.reservations, &addresses, split);
