@@ -44,6 +44,14 @@ pub fn data_dir() -> TempDir {
     tempfile::Builder::new().prefix("bench-").tempdir_in(root).unwrap()
 }
 
+/// How an engine in `dir` is opened: with its own threads or without, with snapshots or never one.
+pub fn options(dir: &Path, threads: bool, snapshots: bool) -> EngineOptions {
+    let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
+    let defaults = EngineOptions::new(dir);
+    let snapshot_after_bytes = if snapshots { defaults.snapshot_after_bytes } else { u64::MAX };
+    EngineOptions { threads, snapshot_after_bytes, accept_file_system, ..defaults }
+}
+
 /// An engine with one hot activity, on a real disk with real syncs.
 pub struct Sale {
     /// The engine.
@@ -74,9 +82,8 @@ impl Sale {
 
     /// A fresh sale in `dir`, which is empty or missing.
     pub fn at(dir: &Path, threads: bool) -> Self {
-        let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
-        let options = EngineOptions { threads, accept_file_system, ..EngineOptions::new(dir) };
-        let (engine, _) = Engine::open(options).unwrap();
+        // Without threads nobody makes snapshots either: what is read again is the log.
+        let (engine, _) = Engine::open(options(dir, threads, threads)).unwrap();
         if !threads {
             make_spares(&engine);
         }

@@ -1,11 +1,13 @@
 //! What the disk itself takes: durable writes of one size, one after another, into a file that was
-//! zeroed ahead, as the log's segments are.
+//! zeroed ahead, as the log's segments are, past the page cache where the file system can; and what
+//! it gives: files read from their first byte to their last.
 
-use std::fs::File;
 use std::io::Read as _;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+use wal::PosixDevice;
+use wal::device::{Blocks, Device as _, File};
 
 use crate::data_dir;
 
@@ -27,21 +29,23 @@ pub fn median_write(bytes: usize) -> Duration {
 
 /// The times of `count` writes of `bytes` bytes, rounded up to blocks, each with its sync.
 pub fn writes(bytes: usize, count: usize) -> Vec<Duration> {
+    const NAME: &str = "raw";
     let dir = data_dir();
-    let file = File::create(dir.path().join("raw")).unwrap();
-    let block = vec![7; bytes.next_multiple_of(4_096)];
-    let zeros = vec![0; block.len()];
-    // A file of some size is written over and over, as segments are: no write makes it longer.
-    let places = FILE_BYTES / block.len();
-    let place = |at: usize| (at % places * block.len()) as u64;
-    (0..places).for_each(|at| file.write_all_at(&zeros, place(at)).unwrap());
-    file.sync_all().unwrap();
-    (0..count).map(|at| write(&file, &block, place(at))).collect()
+    let device = PosixDevice::new(dir.path());
+    device.create_zeroed(NAME, FILE_BYTES as u64).unwrap();
+    let file = device.open_direct(NAME).or_else(|_| device.open(NAME)).unwrap();
+    let mut block = Blocks::for_bytes(bytes);
+    block.bytes_mut().fill(7);
+    // Over and over, as segments are used again: no write makes the file longer.
+    let places = FILE_BYTES / block.bytes().len();
+    let place = |at: usize| (at % places * block.bytes().len()) as u64;
+    (0..count).map(|at| write(&*file, &block, place(at))).collect()
 }
 
-fn write(file: &File, block: &[u8], at: u64) -> Duration {
+fn write(file: &dyn File, block: &Blocks, at: u64) -> Duration {
     let started = Instant::now();
-    file.write_all_at(block, at).unwrap();
+    let written = file.write_at(block.bytes(), at).unwrap();
+    assert_eq!(written, block.bytes().len(), "a short write");
     file.sync_data().unwrap();
     started.elapsed()
 }
@@ -51,11 +55,7 @@ pub fn read_all(dir: &Path) -> u64 {
     let mut buffer = vec![0; READ_BYTES];
     let mut bytes = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
-        let path = entry.unwrap().path();
-        if !path.is_file() {
-            continue;
-        }
-        let mut file = File::open(path).unwrap();
+        let mut file = std::fs::File::open(entry.unwrap().path()).unwrap();
         loop {
             match file.read(&mut buffer).unwrap() {
                 0 => break,

@@ -162,7 +162,7 @@ async fn a_value_that_its_column_refuses_is_one_dead_letter(place: Place) {
     let receivers = ["short", "a receiver too long", "short", "限量版👟限量版👟限量版", "short"];
     let users: Vec<_> = (1..).zip(receivers).map(|(id, text)| with_address(id, text)).collect();
     let accounts = Accounts::open(&place.url()).unwrap();
-    accounts.create_users(&users, Existing::Refuse, 1).await.unwrap();
+    accounts.create_users(None, &users, Existing::Refuse, 1).await.unwrap();
     catch_up(&host, &place, DEFAULT).await.unwrap();
     let told = settle(&mut history);
     let expected = [history.reservations[1].1, history.reservations[3].1];
@@ -238,7 +238,7 @@ async fn buyers_over_http_need_an_address_where_the_shop_says_so(place: Place) {
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 5);
     let accounts = Accounts::open(&place.url()).unwrap();
-    accounts.create_users(&[with_address(1, "one")], Existing::Refuse, 1).await.unwrap();
+    accounts.create_users(None, &[with_address(1, "one")], Existing::Refuse, 1).await.unwrap();
     let with = buy(&mut history, 0, 1, Front::Http);
     let without: Vec<_> = (2..=9).map(|buyer| buy(&mut history, 0, buyer, Front::Http)).collect();
     let over_resp = buy(&mut history, 0, 10, Front::Resp);
@@ -257,7 +257,7 @@ async fn buyers_over_http_need_an_address_where_the_shop_says_so(place: Place) {
     assert_eq!(orders, [with.get(), over_resp.get(), cancelled.get()]);
 
     // With an address a retry makes the order, and the order keeps it.
-    accounts.create_users(&[with_address(2, "two")], Existing::Refuse, 1).await.unwrap();
+    accounts.create_users(None, &[with_address(2, "two")], Existing::Refuse, 1).await.unwrap();
     retry(&mut history, without[0]);
     retry(&mut history, without[1]);
     catch_up(&host, &place, REQUIRED).await.unwrap();

@@ -109,6 +109,8 @@ const LAST_FLOW: &str = "SELECT change_type, change_qty, before_qty, after_qty, 
                          FROM stock_flows ORDER BY flow_no DESC LIMIT 1";
 const LAST_AUDIT: &str = "SELECT action, actor, request_id, subject, quantity \
                           FROM audit ORDER BY audit_no DESC LIMIT 1";
+const LAST_CHANGE: &str = "SELECT before_value, after_value, control_key \
+                           FROM audit ORDER BY audit_no DESC LIMIT 1";
 const ORDER: &str = "SELECT status, user_activity_key, payment_no, paid_at > 0, cancelled_at > 0 \
                      FROM orders";
 const PRE_DEDUCTION: &str = "SELECT status, reason, attempts, last_error, ordered_at > 0, \
@@ -128,17 +130,22 @@ async fn every_event_of_an_activity_is_in_its_tables(place: Place) {
     )
     .await;
     let actor = ACTOR;
-    for (command, switches, action) in [
-        (Command::Pause { actor }, "on_sale 1 0", "pause"),
-        (Command::Resume { actor }, "on_sale 0 0", "resume"),
-        (Command::Drain { actor }, "on_sale 0 1", "drain"),
-        (Command::Resume { actor }, "on_sale 0 0", "resume"),
-        (Command::Unpublish { actor }, "off_sale 0 0", "unpublish"),
-        (Command::Publish { actor }, "on_sale 0 0", "publish"),
+    let (paused, running) = (r#"{"paused":true}"#, r#"{"paused":false}"#);
+    let (drained, flowing) = (r#"{"drained":true}"#, r#"{"drained":false}"#);
+    let (on, off) = (r#"{"status":"on_sale"}"#, r#"{"status":"off_sale"}"#);
+    for (command, switches, action, before, after) in [
+        (Command::Pause { actor }, "on_sale 1 0", "pause", running, paused),
+        (Command::Resume { actor }, "on_sale 0 0", "resume", paused, running),
+        (Command::Drain { actor }, "on_sale 0 1", "drain", flowing, drained),
+        (Command::Resume { actor }, "on_sale 0 0", "resume", drained, flowing),
+        (Command::Unpublish { actor }, "off_sale 0 0", "unpublish", on, off),
+        (Command::Publish { actor }, "on_sale 0 0", "publish", off, on),
     ] {
         shop.history.command(0, command);
         let audit = format!("{action} ops req-1 NULL NULL");
-        shop.shows(action, &[(SWITCHES, switches), (LAST_AUDIT, &audit)]).await;
+        let change = format!("{before} {after} NULL");
+        let shown = [(SWITCHES, switches), (LAST_AUDIT, &audit), (LAST_CHANGE, &change)];
+        shop.shows(action, &shown).await;
     }
     units_are_added_taken_and_edited(&mut shop).await;
     let activity = activity_id(1);
@@ -156,6 +163,7 @@ async fn units_are_added_taken_and_edited(shop: &mut Shop) {
             (FIGURES, "45 0 0 45"),
             (LAST_FLOW, "ADJUST 5 40 45 restock 30001:o'p"),
             (LAST_AUDIT, "restock ops req-1 o'p 5"),
+            (LAST_CHANGE, r#"{"available":40,"total":40} {"available":45,"total":45} NULL"#),
         ],
     )
     .await;
@@ -186,6 +194,22 @@ async fn units_are_added_taken_and_edited(shop: &mut Shop) {
             ),
             (LAST_FLOW, "ADJUST 40 10 50 edit 30005:2"),
             (LAST_AUDIT, "edit ops req-1 NULL NULL"),
+            (
+                "SELECT before_value FROM audit WHERE action = 'edit'",
+                &format!(
+                    r#"{{"available":10,"price":1999,"title":"{}","total":10,"version":1}}"#,
+                    DEFINITION.title
+                ),
+            ),
+            (
+                "SELECT after_value FROM audit WHERE action = 'edit'",
+                r#"{"available":50,"price":7,"title":"'; --","total":50,"version":2}"#,
+            ),
+            (
+                "SELECT COUNT(*) FROM audit WHERE action = 'create' AND before_value IS NULL \
+                 AND after_value LIKE '%\"total\":10,%'",
+                "1",
+            ),
         ],
     )
     .await;
@@ -252,6 +276,14 @@ async fn reserved_and_a_dead_letter_for_a_while(shop: &mut Shop, id: Reservation
             (PRE_DEDUCTION, "ordered NULL 2 NULL 1 NULL"),
             (DEAD_LETTER, "delivered no or\\der pending_payment 1"),
             (LAST_AUDIT, &format!("dead_letter_delivered ops req-1 {id} NULL")),
+            (
+                LAST_CHANGE,
+                concat!(
+                    r#"{"dead_letter":"open","status":"dead_letter"}"#,
+                    " ",
+                    r#"{"dead_letter":"delivered","status":"ordered"} NULL"#
+                ),
+            ),
         ],
     )
     .await;
@@ -271,6 +303,14 @@ async fn given_back_and_reinstated(shop: &mut Shop, id: ReservationId) {
             (PRE_DEDUCTION, "rolled_back admin 2 NULL 1 1"),
             (LAST_FLOW, &format!("RECOVER 2 38 40 restore {id}")),
             (LAST_AUDIT, &format!("release ops req-1 {id} 2")),
+            (
+                LAST_CHANGE,
+                concat!(
+                    r#"{"order_status":"pending_payment","reason":null,"status":"ordered"}"#,
+                    " ",
+                    r#"{"order_status":"cancelled","reason":"admin","status":"rolled_back"} NULL"#
+                ),
+            ),
         ],
     )
     .await;
@@ -384,6 +424,14 @@ async fn refused_and_refunded(shop: &mut Shop, id: ReservationId, payment_no: &s
             (refunds, "R'1 PENDING order 3998 0 0 why 限 NULL ops"),
             (ORDER, &format!("refunding {key} {payment_no} 1 NULL")),
             (LAST_AUDIT, "refund ops req-1 R'1 NULL"),
+            (
+                LAST_CHANGE,
+                concat!(
+                    r#"{"order_status":"paid","refund":null}"#,
+                    " ",
+                    r#"{"order_status":"refunding","refund":"PENDING"} NULL"#
+                ),
+            ),
         ],
     )
     .await;
@@ -440,9 +488,23 @@ async fn controls_are_the_blacklist_and_the_audit(place: Place) {
         &[
             (list, "device a/b   ops 99; ip ::1  ops NULL; user 7 bot's 👟 ops NULL"),
             (LAST_AUDIT, "control_set ops req-1 limits/rules NULL"),
+            (LAST_CHANGE, r#"NULL {"value":{}} limits/rules"#),
         ],
     )
     .await;
+    // Twice in one batch, then once more in the next: each finds what the one before it left.
+    shop.control(set("limits/rules", b"{\"user\":\"1/1s\"}", 0));
+    shop.control(set("limits/rules", b"no json", 0));
+    let two = "SELECT before_value, after_value, control_key FROM audit \
+               WHERE subject = 'limits/rules' ORDER BY audit_no DESC LIMIT 2";
+    let last = r#"{"value":{"user":"1/1s"}} {"value":"no json"} limits/rules"#;
+    let first = r#"{"value":{}} {"value":{"user":"1/1s"}} NULL"#;
+    shop.shows("set twice", &[(two, &format!("{last}; {first}"))]).await;
+    shop.control(Body::ControlCleared { actor: ACTOR, key: "limits/rules" });
+    let cleared = r#"{"value":"no json"} NULL limits/rules"#;
+    shop.shows("cleared", &[(LAST_CHANGE, cleared)]).await;
+    shop.control(set("limits/rules", b"1", 0));
+    shop.shows("set anew", &[(LAST_CHANGE, r#"NULL {"value":1} limits/rules"#)]).await;
     shop.control(set("blacklist/user/7", b"{\"reason\":\"still\"}", 5));
     shop.control(Body::ControlCleared { actor: ACTOR, key: "blacklist/ip/::1" });
     shop.control(Body::ControlCleared { actor: ACTOR, key: "blacklist/ip/never" });
@@ -451,6 +513,12 @@ async fn controls_are_the_blacklist_and_the_audit(place: Place) {
         &[
             (list, "device a/b   ops 99; user 7 still ops 5"),
             (LAST_AUDIT, "control_clear ops req-1 blacklist/ip/never NULL"),
+            (LAST_CHANGE, "NULL NULL blacklist/ip/never"),
+            (
+                "SELECT before_value, after_value FROM audit \
+                 WHERE control_key = 'blacklist/user/7'",
+                r#"{"value":{"reason":"bot's 👟"}} {"expires_at":5,"value":{"reason":"still"}}"#,
+            ),
         ],
     )
     .await;

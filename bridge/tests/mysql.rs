@@ -178,18 +178,18 @@ async fn after_an_outage_the_first_question_and_the_first_account_succeed() {
     let accounts = Accounts::open(&place.url()).unwrap();
     let sku = |id| Sku { id: SkuId::new(id).unwrap(), title: "shoe".to_owned(), price: None };
     queries.ping().await.unwrap();
-    accounts.upsert_skus(&[sku(1)], 1).await.unwrap();
+    accounts.upsert_skus(None, &[sku(1)], 1).await.unwrap();
     server.kill();
     queries.ping().await.unwrap_err();
-    let error = accounts.upsert_skus(&[sku(2)], 1).await.unwrap_err();
+    let error = accounts.upsert_skus(None, &[sku(2)], 1).await.unwrap_err();
     assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
     server.start_again();
     queries.ping().await.unwrap();
-    accounts.upsert_skus(&[sku(3)], 1).await.unwrap();
+    accounts.upsert_skus(None, &[sku(3)], 1).await.unwrap();
     // Kept connections that die unseen.
     server.kill();
     server.start_again();
-    accounts.upsert_skus(&[sku(4)], 1).await.unwrap();
+    accounts.upsert_skus(None, &[sku(4)], 1).await.unwrap();
     let ids = [1, 2, 3, 4].map(|id| SkuId::new(id).unwrap());
     assert_eq!(queries.skus(&ids).await.unwrap(), [sku(1), sku(3), sku(4)]);
 }

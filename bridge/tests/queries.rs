@@ -86,8 +86,8 @@ async fn a_login_is_found_by_its_name_byte_by_byte_and_takes_a_new_password(plac
         ..new_user(id, name, None)
     };
     let users: Vec<_> = (1..).zip(HOSTILE).map(|(id, name)| with_hash(id, name)).collect();
-    accounts.create_users(&users, Existing::Refuse, 1).await.unwrap();
-    accounts.create_users(&[new_user(90, "plain", None)], Existing::Refuse, 1).await.unwrap();
+    accounts.create_users(None, &users, Existing::Refuse, 1).await.unwrap();
+    accounts.create_users(None, &[new_user(90, "plain", None)], Existing::Refuse, 1).await.unwrap();
     for (id, name) in (1..).zip(HOSTILE) {
         let found = queries.login(name).await.unwrap().unwrap();
         assert_eq!((found.user, found.role), (user(id), Role::Admin), "{name:?}");
@@ -98,8 +98,8 @@ async fn a_login_is_found_by_its_name_byte_by_byte_and_takes_a_new_password(plac
     for name in ["", "Plain", "plain ", "' OR '1'='1"] {
         assert_eq!(queries.login(name).await.unwrap(), None, "{name:?}");
     }
-    assert!(accounts.set_password(user(90), "another", 2).await.unwrap());
-    assert!(!accounts.set_password(user(91), "another", 2).await.unwrap());
+    assert!(accounts.set_password(None, user(90), "another", 2).await.unwrap());
+    assert!(!accounts.set_password(None, user(91), "another", 2).await.unwrap());
     let changed = queries.login("plain").await.unwrap().unwrap();
     assert_eq!(changed.password_hash.as_deref(), Some("another"));
 }
@@ -111,7 +111,10 @@ async fn hostile_texts_come_back_as_they_went_in_and_stay_different(place: Place
     let accounts = Accounts::open(&place.url()).unwrap();
     let users: Vec<_> =
         (1..).zip(HOSTILE).map(|(id, text)| new_user(id, text, Some(address(text)))).collect();
-    assert_eq!(accounts.create_users(&users, Existing::Refuse, 5).await.unwrap(), HOSTILE.len());
+    assert_eq!(
+        accounts.create_users(None, &users, Existing::Refuse, 5).await.unwrap(),
+        HOSTILE.len()
+    );
     for (buyer, text) in (1..).zip(HOSTILE) {
         reserve(&mut history, 0, buyer, text);
     }
@@ -189,20 +192,20 @@ async fn the_catalogue_takes_new_titles_and_accounts_are_made_once(place: Place)
         Sku { id, title, price }
     };
     let (one, two) = (sku(1, "one", Some(5)), sku(2, "two", None));
-    accounts.upsert_skus(&[one.clone(), two.clone()], 7).await.unwrap();
+    accounts.upsert_skus(None, &[one.clone(), two.clone()], 7).await.unwrap();
     let renamed = sku(2, "zwei", Some(6));
-    accounts.upsert_skus(std::slice::from_ref(&renamed), 8).await.unwrap();
+    accounts.upsert_skus(None, std::slice::from_ref(&renamed), 8).await.unwrap();
     let ids = [renamed.id, one.id, SkuId::new(3).unwrap()];
     assert_eq!(queries.skus(&ids).await.unwrap(), [one, renamed]);
 
     let users: Vec<_> = (1..=700).map(|id| new_user(id, &format!("user-{id}"), None)).collect();
-    assert_eq!(accounts.create_users(&users[..500], Existing::Refuse, 1).await.unwrap(), 500);
-    let again = accounts.create_users(&users[499..], Existing::Refuse, 2).await.unwrap_err();
+    assert_eq!(accounts.create_users(None, &users[..500], Existing::Refuse, 1).await.unwrap(), 500);
+    let again = accounts.create_users(None, &users[499..], Existing::Refuse, 2).await.unwrap_err();
     let StoreError::Duplicate { row, .. } = &again else { panic!("{again}") };
     assert_eq!(row, "users.id = 500");
-    assert_eq!(accounts.create_users(&users, Existing::Keep, 2).await.unwrap(), 200);
+    assert_eq!(accounts.create_users(None, &users, Existing::Keep, 2).await.unwrap(), 200);
     let namesake = new_user(701, "user-1", None);
-    let taken = accounts.create_users(&[namesake], Existing::Keep, 2).await.unwrap_err();
+    let taken = accounts.create_users(None, &[namesake], Existing::Keep, 2).await.unwrap_err();
     assert!(matches!(taken, StoreError::Duplicate { .. }), "{taken}");
 }
 
@@ -210,6 +213,6 @@ async fn the_catalogue_takes_new_titles_and_accounts_are_made_once(place: Place)
 fn what_the_server_awaits_may_move_between_threads() {
     fn assert_send<T: Send>(_: T) {}
     let accounts = Accounts::open("sqlite:x.db").unwrap();
-    assert_send(accounts.create_users(&[], Existing::Keep, 0));
-    assert_send(accounts.upsert_skus(&[], 0));
+    assert_send(accounts.create_users(None, &[], Existing::Keep, 0));
+    assert_send(accounts.upsert_skus(None, &[], 0));
 }

@@ -14,5 +14,6 @@ CREATE TABLE IF NOT EXISTS refunds (
     requested_by VARCHAR(255)    NOT NULL,
     created_at   BIGINT          NOT NULL,
     updated_at   BIGINT          NOT NULL,
-    PRIMARY KEY (order_no, refund_no)
+    PRIMARY KEY (order_no, refund_no),
+    INDEX refunds_by_status (status, created_at)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

@@ -151,6 +151,7 @@ CREATE TABLE payment_callbacks (
     received_at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX payment_callbacks_by_payment ON payment_callbacks (payment_no);
+CREATE INDEX payment_callbacks_by_verdict ON payment_callbacks (verdict, received_at);
 
 CREATE TABLE refunds (
     order_no     TEXT    NOT NULL,
@@ -169,6 +170,7 @@ CREATE TABLE refunds (
     updated_at   INTEGER NOT NULL,
     PRIMARY KEY (order_no, refund_no)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX refunds_by_status ON refunds (status, created_at);
 
 -- Only inserted. `before_qty` and `after_qty` are the units available around the change.
 CREATE TABLE stock_flows (
@@ -217,17 +219,22 @@ CREATE TABLE dead_letters (
 CREATE INDEX dead_letters_by_status ON dead_letters (status, created_at, id);
 
 -- What operators did. `subject` names what the action was about beside the activity: an operation
--- key, a refund number, a control's key.
+-- key, a refund number, a control's key. `before_value` and `after_value` are JSON objects of the
+-- fields that changed. `control_key` is the control's key in the newest row of each, else NULL.
 CREATE TABLE audit (
-    audit_no    TEXT    NOT NULL PRIMARY KEY,
-    actor       TEXT    NOT NULL,
-    request_id  TEXT    NOT NULL,
-    action      TEXT    NOT NULL,
-    activity_id INTEGER,
-    subject     TEXT,
-    quantity    INTEGER,
-    created_at  INTEGER NOT NULL
+    audit_no     TEXT    NOT NULL PRIMARY KEY,
+    actor        TEXT    NOT NULL,
+    request_id   TEXT    NOT NULL,
+    action       TEXT    NOT NULL,
+    activity_id  INTEGER,
+    subject      TEXT,
+    quantity     INTEGER,
+    before_value TEXT,
+    after_value  TEXT,
+    control_key  TEXT    UNIQUE,
+    created_at   INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX audit_by_time ON audit (created_at, audit_no);
 
 -- Where each sink is in the log: written in the transaction that holds the rows it speaks of.
 CREATE TABLE bridge_cursor (

@@ -87,14 +87,14 @@ pub(crate) async fn prepare(app: &App, passwords: &Passwords) -> Result<(), Demo
     let sku = SkuId::new(SKU).ok_or(DemoError::Id(SKU))?;
     let accounts = &app.orders.accounts;
     accounts
-        .upsert_skus(&[Sku { id: sku, title: TITLE.to_owned(), price: Some(PRICE) }], now_ms)
+        .upsert_skus(None, &[Sku { id: sku, title: TITLE.to_owned(), price: Some(PRICE) }], now_ms)
         .await?;
     // One hash for all of them: it is everybody's password.
     let hash = passwords.hash(PASSWORD.to_owned()).await.map_err(DemoError::Password)?;
     let users = (1..=USERS).filter_map(UserId::new).map(|id| user(id, &hash));
     let users: Vec<NewUser> = users.collect();
     for batch in users.chunks(USERS_PER_BATCH) {
-        accounts.create_users(batch, Existing::Keep, now_ms).await?;
+        accounts.create_users(None, batch, Existing::Keep, now_ms).await?;
     }
     let id = ActivityId::new(ACTIVITY).ok_or(DemoError::Id(ACTIVITY))?;
     let actor = Actor { name: "demo", request_id: "demo" };

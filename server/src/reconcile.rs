@@ -119,13 +119,13 @@ pub(crate) async fn run(app: &App, scope: Scope, repair: bool) -> Result<Report,
     }
 }
 
-/// The figures of `ids`, side by side.
+/// The figures of `ids`, side by side, of those who answer.
 ///
 /// # Errors
-/// Where SQL can't be read.
+/// `internal`, where the look itself failed.
 pub(crate) async fn side_by_side(app: &App, ids: Vec<ActivityId>) -> Result<SideBySide, Problem> {
     let work = |engine: Engine, parts: Parts| async move {
-        parts.reconciler(&engine).side_by_side(&ids).await
+        Ok(parts.reconciler(&engine).side_by_side(&ids).await)
     };
     apart(app, work).await
 }

@@ -209,3 +209,23 @@ fn a_silent_stream_is_no_idle_connection_and_ends_with_the_server() {
     assert!(server.stop().success());
     assert!(stream.next().is_none());
 }
+
+#[test]
+fn a_rush_is_told_a_few_times_a_second_not_sale_by_sale() {
+    let server = Server::start();
+    let activity = server.activity(&json!({"stock": 10_000, "per_user_limit": 10_000}));
+    let mut stream = Stream::of(&server, 7, "/api/flashsales/events", None);
+    assert_eq!(stream.next().unwrap().data["remaining"], 10_000);
+    let started = std::time::Instant::now();
+    let bought = 500;
+    for number in 0..bought {
+        assert_eq!(server.buy(7, activity, &number.to_string(), 1).status, 202);
+    }
+    let mut events = 0;
+    while stream.next().unwrap().data["remaining"] != 10_000 - bought {
+        events += 1;
+    }
+    // Four rounds a second, and one that was due when the clock began.
+    let rounds = started.elapsed().as_millis() / 250 + 2;
+    assert!(events <= rounds, "{events} events in {rounds} rounds");
+}

@@ -4,8 +4,11 @@
 
 mod common;
 
-use common::{Answer, Server, token};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use common::{Answer, PATIENCE, Server, token};
 use serde_json::{Value, json};
+use time::OffsetDateTime;
 
 fn admin(
     server: &Server,
@@ -229,6 +232,34 @@ fn a_schedule_stays_until_an_edit_takes_it_back() {
     let edited = |body: Value| admin(&server, "PUT", &path, &[], Some(&body)).json();
     assert_eq!(edited(json!({"title": "x"}))["publish_at"], "2098-01-01T00:00:00.000Z");
     assert_eq!(edited(json!({"publish_at": null})).get("publish_at"), None);
+}
+
+#[test]
+fn a_schedule_that_is_over_is_shown_no_more_and_a_new_date_starts_another() {
+    let server = Server::start();
+    let activity = server.activity(&json!({
+        "publish_at": "2098-01-01T00:00:00.000Z", "publish": false,
+    }));
+    let path = format!("/api/admin/flashsales/{activity}");
+    let shown = || admin(&server, "GET", &path, &[], None).json();
+    assert_eq!(shown()["publish_at"], "2098-01-01T00:00:00.000Z");
+    let unpublish = format!("{path}/unpublish");
+    assert_eq!(admin(&server, "POST", &unpublish, &[], None).status, 204);
+    assert_eq!(shown().get("publish_at"), None);
+
+    let soon = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 2;
+    let soon = OffsetDateTime::from_unix_timestamp(i64::try_from(soon).unwrap()).unwrap();
+    let (date, (hour, minute, second)) = (soon.date(), soon.to_hms());
+    let body = json!({"publish_at": format!("{date}T{hour:02}:{minute:02}:{second:02}Z")});
+    let edited = admin(&server, "PUT", &path, &[], Some(&body)).json();
+    assert!(edited["publish_at"].is_string(), "{edited}");
+    let deadline = Instant::now() + PATIENCE;
+    while shown()["status"] != "on_sale" {
+        assert!(Instant::now() < deadline, "never published");
+        std::thread::yield_now();
+    }
+    assert_eq!(shown().get("publish_at"), None);
+    assert_eq!(server.buy(1, activity, "a", 1).status, 202);
 }
 
 #[test]

@@ -159,6 +159,25 @@ fn money_that_fits_nothing_is_recorded_flagged_and_never_an_order() {
     let rows = "SELECT COUNT(*) FROM payment_callbacks WHERE verdict IN \
                 ('wrong_amount', 'repeated', 'unknown', 'failed', 'accepted')";
     until(|| books::count(server.data_dir(), rows).into(), |count| *count == 6);
+    let list =
+        |query: &str| server.as_admin("GET", &format!("/api/admin/callbacks{query}"), None).json();
+    let flagged = list("?flagged=true");
+    assert_eq!(flagged["total"], 3, "{flagged}");
+    let verdicts: Vec<_> =
+        flagged["items"].as_array().unwrap().iter().map(|it| it["verdict"].clone()).collect();
+    assert_eq!(verdicts, ["unknown", "unknown", "wrong_amount"]);
+    let newest = &flagged["items"][0];
+    assert_eq!((&newest["payment_no"], &newest["flagged"]), (&json!("nobody's"), &json!(true)));
+    assert!(newest["body"].as_str().unwrap().contains("\"t3\""), "{newest}");
+    assert_eq!(list("?flagged=false")["total"], 3);
+    assert_eq!(list(&format!("?payment_no={payment_no}"))["total"], 4);
+    assert_eq!(list("?page=2&page_size=4")["items"].as_array().unwrap().len(), 2);
+    for path in ["/api/admin/callbacks", "/api/admin/refunds"] {
+        assert_eq!(server.as_user(7, "GET", path, None).code(), "forbidden", "{path}");
+    }
+    for path in ["/api/admin/callbacks?flagged=1", "/api/admin/refunds?status=lost"] {
+        assert_eq!(server.as_admin("GET", path, None).code(), "invalid_request", "{path}");
+    }
 }
 
 #[test]
@@ -243,9 +262,15 @@ fn a_refund_is_asked_for_until_the_provider_settles_it_and_moves_what_was_asked(
     assert_eq!(refund(&server, &payment_no, &other).code(), "refund_in_progress");
     let changed = json!({"refund_no": "r1", "restock": false});
     assert_eq!(refund(&server, &payment_no, &changed).code(), "request_id_reused");
-    let sent = "SELECT COUNT(*) FROM refunds WHERE status = 'SENT'";
-    until(|| books::count(server.data_dir(), sent).into(), |count| *count == 1);
+    let refunds = |status: &str| {
+        server.as_admin("GET", &format!("/api/admin/refunds?status={status}"), None).json()
+    };
+    let sent = || refunds("sent");
+    until(sent, |list| list["total"] == 1 && list["items"][0]["refund_no"] == "r1");
     until_order(&server, 7, &accepted, "refunded");
+    let settled = || refunds("settled");
+    until(settled, |list| list["total"] == 1 && list["items"][0]["amount"] == 700);
+    assert_eq!(refunds("open")["total"], 0);
 
     let asked = provider.asked();
     assert_eq!(asked.len(), 3, "{asked:?}");

@@ -1,5 +1,5 @@
-//! Sluice beside its peers: builds both sides as they are shipped, and lets the example `peers` of
-//! `benches` take the turns.
+//! Sluice beside its peers: builds both sides alike, and lets the example `peers` of `benches` take
+//! the turns.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,33 +7,59 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::{debian, steps};
 
-/// One build for both, so that each is optimised alike.
+/// What is built, with the same profile.
 const BUILDS: [&str; 2] = [
-    "build --locked --profile dist --package server --bin sluice",
-    "build --locked --profile dist --package benches --example peers",
+    "build --locked --package server --bin sluice --profile",
+    "build --locked --package benches --example peers --profile",
 ];
+
+/// What is shipped. Another one builds faster, and the page says which it was.
+const PROFILE: &str = "dist";
 
 /// Where the page and its plots go, unless the arguments say otherwise.
 const OUT: &str = "docs";
 
-/// Provides what is needed, builds, and measures; `arguments` go to `peers run`.
+/// Provides what is needed, builds, and measures; `arguments` go to `peers run`, a `--profile NAME`
+/// in front of them to the build as well.
 ///
 /// # Errors
 /// [`Failure::Missing`] where a peer can't be installed, [`Failure::Exit`] where a build or the run
 /// failed.
 pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
+    let (profile, arguments) = profile(arguments);
     debian::provide()?;
     for build in BUILDS {
-        steps::pass_through(build, &[])?;
+        steps::pass_through(build, &[profile.to_owned()])?;
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
-    let built = Path::new(&target).join("dist");
+    let built = Path::new(&target).join(profile);
     let mut peers = Command::new(built.join("examples/peers"));
-    peers.arg("run").arg("--sluice").arg(built.join("sluice")).args(arguments);
+    peers.args(["run", "--profile", profile]).arg("--sluice").arg(built.join("sluice"));
     // A part of the table must not take the place of the whole.
     let is_part = |it: &String| ["--only", "--list", "--help", "--out"].contains(&it.as_str());
     if !arguments.iter().any(is_part) {
         peers.args(["--out", OUT]);
     }
-    steps::succeed(&mut peers)
+    steps::succeed(peers.args(arguments))
+}
+
+fn profile(arguments: &[String]) -> (&str, &[String]) {
+    match arguments {
+        [flag, profile, rest @ ..] if flag == "--profile" => (profile, rest),
+        all => (PROFILE, all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_in_front_is_taken_and_the_rest_is_passed_on() {
+        let words = |words: &[&str]| words.iter().map(|it| it.to_string()).collect::<Vec<_>>();
+        let given = words(&["--profile", "release", "--rounds", "1"]);
+        assert_eq!(profile(&given), ("release", &given[2..]));
+        let given = words(&["--rounds", "1"]);
+        assert_eq!(profile(&given), ("dist", &given[..]));
+    }
 }

@@ -73,11 +73,12 @@ const FUNCTIONS: Step = Step {
     budget_minutes: 3,
 };
 
-/// Random histories against the reference model, to the floor of docs/reliability.md.
+/// Random histories against the reference model, and races of all that can happen to orders, to the
+/// floors of docs/reliability.md.
 const MODEL: Step = Step {
     name: "model",
-    work: Work::cargo("test --locked --profile ci -p engine --test model_based")
-        .with(&[("SLUICE_CASES", "10000")]),
+    work: Work::cargo("test --locked --profile ci -p engine --test model_based --test lifecycle")
+        .with(&[("SLUICE_CASES", "10000"), ("SLUICE_RACES", "1000000")]),
     budget_minutes: 4,
 };
 

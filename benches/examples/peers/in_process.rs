@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use benches::in_process::{Run, awaited, batches, lone};
-use benches::{Sale, raw};
-use engine::{Engine, EngineOptions};
+use benches::{Sale, options, raw};
+use engine::Engine;
 
 use crate::figures::Series;
 use crate::report::Row;
@@ -51,11 +51,16 @@ const WAYS: [Way; 5] = [
     Way { name: "in process, one caller", together: 1, buy: |sale| lone(sale, COUNT_LONE) },
 ];
 
-const RECOVERY: &str = "recovery of 1,000,000 reservations";
+/// Ways to serve four million reservations again, and whether by a snapshot.
+const RECOVERIES: [(&str, bool); 2] = [
+    ("recovery of 4,000,000 reservations, replayed", false),
+    ("recovery of 4,000,000 reservations, from a snapshot", true),
+];
 
 /// Their names in the table.
-pub(crate) const NAMES: &[&str] =
-    &[WAYS[0].name, WAYS[1].name, WAYS[2].name, WAYS[3].name, WAYS[4].name, RECOVERY];
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    WAYS.iter().map(|way| way.name).chain(RECOVERIES.iter().map(|it| it.0))
+}
 
 /// All rounds of what is wanted.
 pub(crate) fn measure(rounds: u32, is_wanted: impl Fn(&str) -> bool) -> Vec<Row> {
@@ -74,8 +79,8 @@ pub(crate) fn measure(rounds: u32, is_wanted: impl Fn(&str) -> bool) -> Vec<Row>
         rows.push(Row::new(way.name, "Sluice's engine", ours));
         rows.push(Row::new(way.name, "a raw writer of the same bytes", raws));
     }
-    if is_wanted(RECOVERY) {
-        rows.extend(recovery(rounds));
+    for (name, snapshots) in RECOVERIES.into_iter().filter(|it| is_wanted(it.0)) {
+        rows.extend(recovery(rounds, name, snapshots));
     }
     rows
 }
@@ -105,26 +110,29 @@ fn push(series: &mut Series, mut run: Run) {
     series.p99_us.push(micros(run.percentile(99)));
 }
 
-/// Opening a directory, and reading its files: both from the page cache.
+/// Opening a directory by its log or by a snapshot, and reading those files: both from the page
+/// cache, turn by turn.
 #[expect(clippy::unwrap_used, reason = "a bench that can't run ends")]
-fn recovery(rounds: u32) -> [Row; 2] {
-    const COUNT: u64 = 1_000_000;
+fn recovery(rounds: u32, name: &'static str, snapshots: bool) -> [Row; 2] {
+    const COUNT: u64 = 4_000_000;
     let dir = benches::data_dir();
     let sale = Sale::at(dir.path(), false);
     sale.fill(COUNT);
     sale.engine.close().unwrap();
     drop(sale);
+    // A clean end makes the snapshot, where one is allowed.
+    Engine::open(options(dir.path(), true, snapshots)).unwrap().0.close().unwrap();
     let (mut ours, mut raws) = (Series::default(), Series::default());
+    let files = dir.path().join(if snapshots { "snap" } else { "wal" });
     for _ in 0..rounds {
         let started = Instant::now();
-        assert!(raw::read_all(dir.path()) > 0);
+        assert!(raw::read_all(&files) > COUNT, "a reservation is more than a byte");
         raws.per_second.push(COUNT as f64 / started.elapsed().as_secs_f64());
-        let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
-        let options = EngineOptions { accept_file_system, ..EngineOptions::new(dir.path()) };
         let started = Instant::now();
-        let (engine, report) = Engine::open(options).unwrap();
-        ours.per_second.push(report.records as f64 / started.elapsed().as_secs_f64());
+        let (engine, report) = Engine::open(options(dir.path(), true, snapshots)).unwrap();
+        ours.per_second.push(COUNT as f64 / started.elapsed().as_secs_f64());
+        assert_eq!(report.records < COUNT / 2, snapshots, "what was read again");
         engine.close().unwrap();
     }
-    [Row::new(RECOVERY, "Sluice's engine", ours), Row::new(RECOVERY, "a raw reader", raws)]
+    [Row::new(name, "Sluice's engine", ours), Row::new(name, "a raw reader", raws)]
 }

@@ -15,9 +15,8 @@ Rendered by `cargo xtask bench peers`; do not edit. Absolute figures move from m
 and from minute to minute: what says something are the ratios, each within one run.
 
 - Client and servers share the same cores.
-- One client, `sluice bench`, loads all of them; `sluice` and the peers' services are built with the
-  profile `dist`. Each turn begins on an empty directory with a server of its own, and the order of
-  the contenders moves on by one in every round.
+- One client, `sluice bench`, loads all of them. Each turn begins on an empty directory with a
+  server of its own, and the order of the contenders moves on by one in every round.
 - A purchase counts when it is answered, and is answered when it is on disk. Not so with `everysec`:
   Valkey 8.0.1 answers `WAITAOF` there, ten times a second, before the file is synced (beside a turn
   of 50 x 1, `strace -f -c -e fdatasync -p PID` counted 3 syncs in 3 s, while 1,400 answers came);
@@ -93,6 +92,7 @@ pub(crate) struct Table {
     pub(crate) rows: Vec<Row>,
     pub(crate) rounds: u32,
     pub(crate) seconds: u32,
+    pub(crate) profile: String,
     pub(crate) facts: Vec<(&'static str, String)>,
     pub(crate) took: Duration,
 }
@@ -138,6 +138,7 @@ pub(crate) fn render(table: &Table) -> String {
         table.rounds, table.seconds
     );
     page += "\n| machine | |\n|---|---|\n";
+    let _ = writeln!(page, "| profile of all that is built | `{}` |", table.profile);
     for (name, value) in &table.facts {
         let _ = writeln!(page, "| {name} | {value} |");
     }
@@ -231,6 +232,7 @@ mod tests {
             rows,
             rounds: 1,
             seconds: 1,
+            profile: "dist".to_owned(),
             facts: vec![("cores", "2".to_owned())],
             took: Duration::from_secs(90),
         };

@@ -19,6 +19,9 @@ pub(crate) struct Args {
     /// The sluice binary, server and client in one
     #[arg(long, value_name = "FILE")]
     sluice: PathBuf,
+    /// The profile that all of it is built with, for the page
+    #[arg(long, value_name = "NAME", default_value = "dist")]
+    profile: String,
     /// Turns of each contender at each workload
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
@@ -46,7 +49,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<(), Trouble> {
     let names = || {
         let loads = WORKLOADS.iter().map(|workload| workload.name);
-        loads.chain(in_process::NAMES.iter().copied())
+        loads.chain(in_process::names())
     };
     if args.list {
         names().for_each(|name| println!("{name}"));
@@ -72,6 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Trouble> {
         rows,
         rounds: args.rounds,
         seconds: args.seconds,
+        profile: args.profile.clone(),
         facts: machine::facts(data_dir().path(), &sluice),
         took: started.elapsed(),
     };

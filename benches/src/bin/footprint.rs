@@ -14,9 +14,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use benches::{REQUEST_ID, Sale};
+use benches::{REQUEST_ID, Sale, options};
 use engine::core::ids::ActivityId;
-use engine::{BatchAnswer, Engine, EngineOptions, Pending};
+use engine::{BatchAnswer, Engine, Pending};
 
 /// Purchases in a batch, at most.
 const BATCH: u64 = 1_000;
@@ -123,10 +123,8 @@ fn main() {
     println!("closed after               {:.2} s", started.elapsed().as_secs_f64());
     let Sale { engine, dir: Some(dir), .. } = sale else { panic!("a sale in a directory") };
     drop(engine);
-    let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
-    let options = EngineOptions { accept_file_system, ..EngineOptions::new(dir.path()) };
     let started = Instant::now();
-    let (engine, _) = Engine::open(options).unwrap();
+    let (engine, _) = Engine::open(options(dir.path(), true, true)).unwrap();
     println!("serving again after        {:.2} s", started.elapsed().as_secs_f64());
     engine.close().unwrap();
 }

@@ -9,10 +9,10 @@
 use std::hint::black_box;
 use std::path::Path;
 
-use benches::{REQUEST_ID, Sale, USERS_A_BATCH};
+use benches::{REQUEST_ID, Sale, USERS_A_BATCH, options};
 use engine::core::event::Front;
 use engine::core::ids::UserId;
-use engine::{BatchAnswer, Engine, EngineOptions};
+use engine::{BatchAnswer, Engine};
 
 /// Does something a number of times; only `prepare` and `recovery` need the directory.
 type Work = fn(u64, &Path);
@@ -108,10 +108,7 @@ fn bytes(count: u64, _: &Path) {
 
 /// Opens a directory that `prepare` made.
 fn recovery(count: u64, directory: &Path) {
-    let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
-    let options =
-        EngineOptions { threads: false, accept_file_system, ..EngineOptions::new(directory) };
-    let (engine, report) = Engine::open(options).unwrap();
+    let (engine, report) = Engine::open(options(directory, false, false)).unwrap();
     assert!(report.records >= count);
     drop(engine);
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 use engine::core::ids::ActivityId;
+use tokio::time::timeout;
 use wal::Lsn;
 
 use super::compare::{Expected, Row, Units, UnitsRow, difference};
@@ -80,10 +81,16 @@ pub struct SideBySide {
     /// Where SQL's cursor stood.
     pub sql_lsn: Option<Lsn>,
     /// What stands in Redis; `None` where the key is absent.
-    pub redis: BTreeMap<ActivityId, Option<String>>,
+    pub redis: RedisUnits,
     /// Where the mirror's cursor stood.
     pub redis_lsn: Option<Lsn>,
 }
+
+/// What stands in Redis, by activity.
+type RedisUnits = BTreeMap<ActivityId, Option<String>>;
+
+/// For SQL and for Redis to say what they hold, where somebody waits for it.
+const LOOK_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Compares, and mends where it is told to.
 pub struct Reconciler<'h, H> {
@@ -119,28 +126,35 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
         Self { repair, ..self }
     }
 
-    /// What engine, SQL and Redis say of `ids`, each as it is now.
-    ///
-    /// # Errors
-    /// [`ReconcileError`]; a Redis that does not answer is none.
-    pub async fn side_by_side(self, ids: &[ActivityId]) -> Result<SideBySide, ReconcileError> {
+    /// What engine, SQL and Redis say of `ids`, each as it is now. One of the latter two that does
+    /// not answer in time says nothing.
+    pub async fn side_by_side(self, ids: &[ActivityId]) -> SideBySide {
         let engine = self.units(ids);
+        let sql = timeout(LOOK_TIMEOUT, self.sql_says(ids)).await;
+        let (sql_lsn, sql) = sql.ok().and_then(Result::ok).unwrap_or_default();
+        // Connections that still wait for an answer end with their sockets.
+        let _ = timeout(LOOK_TIMEOUT, self.readers.close()).await;
+        let redis = timeout(LOOK_TIMEOUT, self.redis_says(ids)).await;
+        let (redis_lsn, redis) = redis.ok().flatten().unwrap_or_default();
+        SideBySide { engine, sql, sql_lsn, redis, redis_lsn }
+    }
+
+    async fn sql_says(
+        &self,
+        ids: &[ActivityId],
+    ) -> Result<(Option<Lsn>, Vec<UnitsRow>), StoreError> {
         let keys: Vec<u64> = ids.iter().map(|id| id.get()).collect();
         let mut snapshot = self.readers.snapshot().await?;
-        let sql_lsn = facts::cursor_lsn(&mut snapshot).await?;
-        let sql = facts::units(&mut snapshot, &keys).await?;
-        drop(snapshot);
-        self.readers.close().await;
-        let mut redis = BTreeMap::new();
-        let mut redis_lsn = None;
-        if let Some((stocks, _)) = &self.redis {
-            let known: Vec<_> = ids.iter().filter_map(|id| stocks::known(self.host, *id)).collect();
-            if let (Ok(found), Ok(lsn)) = (stocks.read(&known).await, stocks.cursor(&known).await) {
-                redis_lsn = lsn;
-                redis = known.iter().map(|it| it.id).zip(found).collect();
-            }
-        }
-        Ok(SideBySide { engine, sql, sql_lsn, redis, redis_lsn })
+        let lsn = facts::cursor_lsn(&mut snapshot).await?;
+        Ok((lsn, facts::units(&mut snapshot, &keys).await?))
+    }
+
+    async fn redis_says(&self, ids: &[ActivityId]) -> Option<(Option<Lsn>, RedisUnits)> {
+        let (stocks, _) = self.redis.as_ref()?;
+        let known: Vec<_> = ids.iter().filter_map(|id| stocks::known(self.host, *id)).collect();
+        let found = stocks.read(&known).await.ok()?;
+        let lsn = stocks.cursor(&known).await.ok()?;
+        Some((lsn, known.iter().map(|it| it.id).zip(found).collect()))
     }
 
     /// Compares.

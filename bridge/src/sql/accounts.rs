@@ -1,13 +1,15 @@
 //! What only SQL knows: the catalogue, accounts and addresses. Written by the server, beside the
 //! projection and never into its tables.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use engine::core::ids::{SkuId, UserId};
+use serde_json::{Value as Json, json};
 use tokio::sync::{Mutex, MutexGuard};
 
+use super::audit::direct::{By, Told};
 use super::database::{Database, DatabaseStore, UrlError};
-use super::store::{Lookup, Rows, Store as _, StoreError, Table, Transaction, Value};
+use super::store::{Lookup, Record, Rows, Store as _, StoreError, Table, Transaction, Value};
 
 static SKUS: Table = Table {
     name: "skus",
@@ -18,7 +20,8 @@ static SKUS: Table = Table {
 static SKU_CHANGES: Table =
     Table { name: "skus", columns: &["id", "title", "price", "updated_at"], key_columns: 1 };
 
-static SKUS_BY_ID: Lookup = Lookup { columns: &["id"], from: "skus", key: "id", part: None };
+static SKUS_BY_ID: Lookup =
+    Lookup { columns: &["id", "title", "price"], from: "skus", key: "id", part: None };
 
 static USERS: Table = Table {
     name: "users",
@@ -29,7 +32,8 @@ static USERS: Table = Table {
 static USER_PASSWORDS: Table =
     Table { name: "users", columns: &["id", "password_hash", "updated_at"], key_columns: 1 };
 
-static USERS_BY_ID: Lookup = Lookup { columns: &["id"], from: "users", key: "id", part: None };
+static USERS_BY_ID: Lookup =
+    Lookup { columns: &["id", "password_hash"], from: "users", key: "id", part: None };
 
 static ADDRESSES: Table = Table {
     name: "user_addresses",
@@ -133,7 +137,7 @@ pub enum Existing {
     Keep,
 }
 
-/// Writes the catalogue and accounts.
+/// Writes the catalogue and accounts, and with them who did it, where an operator did.
 #[derive(Debug)]
 pub struct Accounts {
     /// One writer: SQLite has room for no more, and accounts need no more.
@@ -158,18 +162,30 @@ impl Accounts {
     ///
     /// # Errors
     /// Where the database refuses or does not answer: nothing was written then.
-    pub async fn upsert_skus(&self, skus: &[Sku], at_ms: u64) -> Result<(), StoreError> {
+    pub async fn upsert_skus(
+        &self,
+        by: Option<By<'_>>,
+        skus: &[Sku],
+        at_ms: u64,
+    ) -> Result<(), StoreError> {
         let mut store = self.store.lock().await;
         let mut transaction = store.begin().await?;
         let ids = skus.iter().map(|sku| sku.id.get());
         let existing = existing(&mut transaction, &SKUS_BY_ID, ids).await?;
         let mut new = Rows::new(&SKUS);
         let mut changed = Rows::new(&SKU_CHANGES);
+        let mut told = Told::new(by, at_ms);
         for sku in skus {
             let id = Value::integer(sku.id.get());
             let (title, price) =
                 (Value::text(sku.title.as_str()), Value::integer_or_null(sku.price));
-            if existing.contains(&sku.id.get()) {
+            let after = json!({ "title": sku.title, "price": sku.price });
+            let before = existing.get(&sku.id.get()).map(sku_fields).transpose()?;
+            if before.as_ref() != Some(&after) {
+                let subject = Some(sku.id.to_string());
+                told.push("sku", subject, before.clone().unwrap_or_default(), after);
+            }
+            if before.is_some() {
                 changed.push([id, title, price, Value::integer(at_ms)]);
             } else {
                 new.push([id, title, price, Value::integer(at_ms), Value::integer(at_ms)]);
@@ -177,6 +193,7 @@ impl Accounts {
         }
         transaction.insert(&new).await?;
         transaction.update(&changed).await?;
+        told.write(&mut transaction).await?;
         transaction.commit().await
     }
 
@@ -186,6 +203,7 @@ impl Accounts {
     /// [`StoreError::Duplicate`] where an id or a name is taken; nothing was written then.
     pub async fn create_users(
         &self,
+        by: Option<By<'_>>,
         users: &[NewUser],
         existing_users: Existing,
         at_ms: u64,
@@ -193,7 +211,7 @@ impl Accounts {
         let mut store = self.store.lock().await;
         let mut transaction = store.begin().await?;
         let kept = match existing_users {
-            Existing::Refuse => BTreeSet::new(),
+            Existing::Refuse => BTreeMap::new(),
             Existing::Keep => {
                 let ids = users.iter().map(|user| user.id.get());
                 existing(&mut transaction, &USERS_BY_ID, ids).await?
@@ -201,7 +219,15 @@ impl Accounts {
         };
         let mut rows = Rows::new(&USERS);
         let mut addresses = Rows::new(&ADDRESSES);
-        for user in users.iter().filter(|user| !kept.contains(&user.id.get())) {
+        let mut told = Told::new(by, at_ms);
+        for user in users.iter().filter(|user| !kept.contains_key(&user.id.get())) {
+            let after = json!({
+                "username": user.username,
+                "role": user.role.name(),
+                "has_password": user.password_hash.is_some(),
+                "has_address": user.default_address.is_some(),
+            });
+            told.push("user", Some(user.id.to_string()), Json::Null, after);
             rows.push([
                 Value::integer(user.id.get()),
                 Value::text(user.username.as_str()),
@@ -216,6 +242,7 @@ impl Accounts {
         }
         transaction.insert(&rows).await?;
         transaction.insert(&addresses).await?;
+        told.write(&mut transaction).await?;
         transaction.commit().await?;
         Ok(rows.len())
     }
@@ -226,6 +253,7 @@ impl Accounts {
     /// Where the database refuses or does not answer: nothing was written then.
     pub async fn set_password(
         &self,
+        by: Option<By<'_>>,
         user: UserId,
         password_hash: &str,
         at_ms: u64,
@@ -233,12 +261,18 @@ impl Accounts {
         let mut store = self.store.lock().await;
         let mut transaction = store.begin().await?;
         let id = user.get();
-        if existing(&mut transaction, &USERS_BY_ID, std::iter::once(id)).await?.is_empty() {
-            return Ok(false);
-        }
+        let found = existing(&mut transaction, &USERS_BY_ID, std::iter::once(id)).await?;
+        let Some(account) = found.get(&id) else { return Ok(false) };
+        let mut told = Told::new(by, at_ms);
+        // That there is one, and that it is another: nothing that could be guessed from.
+        let password =
+            |is_set, is_new| json!({ "has_password": is_set, "is_new_password": is_new });
+        let before = password(account.text_or_null(1)?.is_some(), false);
+        told.push("password", Some(user.to_string()), before, password(true, true));
         let mut rows = Rows::new(&USER_PASSWORDS);
         rows.push([Value::integer(id), Value::text(password_hash), Value::integer(at_ms)]);
         transaction.update(&rows).await?;
+        told.write(&mut transaction).await?;
         transaction.commit().await?;
         Ok(true)
     }
@@ -286,12 +320,17 @@ fn default_address(user: UserId, address: &Address, at_ms: u64) -> [Value<'_>; 1
     ]
 }
 
+/// A row of [`SKUS_BY_ID`].
+fn sku_fields(row: &Record) -> Result<Json, StoreError> {
+    Ok(json!({ "title": row.text(1)?, "price": row.number_or_null(2)? }))
+}
+
 async fn existing(
     transaction: &mut impl Transaction,
     lookup: &Lookup,
     ids: impl Iterator<Item = u64>,
-) -> Result<BTreeSet<u64>, StoreError> {
+) -> Result<BTreeMap<u64, Record>, StoreError> {
     let keys: Vec<_> = ids.map(Value::integer).collect();
     let records = transaction.select(lookup, &keys).await?;
-    records.iter().map(|record| record.number(0)).collect()
+    records.into_iter().map(|record| Ok((record.number(0)?, record))).collect()
 }

@@ -219,6 +219,11 @@ impl Activities {
         self.known.insert(activity.id, activity);
     }
 
+    /// The activity, where it is known.
+    pub(super) fn get(&self, id: ActivityId) -> Option<&Activity> {
+        self.known.get(&id)
+    }
+
     /// The activity.
     ///
     /// # Errors
@@ -234,14 +239,14 @@ fn instant_or_never(at_ms: u64) -> Option<u64> {
     (at_ms != 0).then_some(at_ms)
 }
 
-fn late_payment_name(policy: LatePayment) -> &'static str {
+pub(super) fn late_payment_name(policy: LatePayment) -> &'static str {
     match policy {
         LatePayment::ReinstateOrRefund => "reinstate_or_refund",
         LatePayment::Refund => "refund",
     }
 }
 
-fn dead_letter_name(policy: DeadLetterPolicy) -> &'static str {
+pub(super) fn dead_letter_name(policy: DeadLetterPolicy) -> &'static str {
     match policy {
         DeadLetterPolicy::Rollback => "rollback",
         DeadLetterPolicy::Hold => "hold",

@@ -14,8 +14,7 @@
 pub mod accounts;
 mod activities;
 pub mod archived;
-mod audit;
-pub mod audit_list;
+pub mod audit;
 mod blacklist;
 mod chunks;
 pub mod database;
@@ -27,6 +26,7 @@ mod fault;
 mod flows;
 mod fold;
 pub(crate) mod mend;
+pub mod money_list;
 pub mod mysql;
 pub(crate) mod needs;
 mod orders;

@@ -308,6 +308,7 @@ fn record(row: &MySqlRow) -> Result<Record, StoreError> {
             "VARCHAR" | "CHAR" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT" => {
                 Value::text(row.try_get::<String, _>(index)?)
             }
+            // MariaDB calls a TEXT with a binary collation a BLOB.
             "VARBINARY" | "BINARY" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" => {
                 Value::bytes(row.try_get::<Vec<u8>, _>(index)?)
             }

@@ -27,17 +27,19 @@ pub(crate) fn decode(batch: &Batch) -> Result<Vec<Placed<'_>>, SinkError> {
 
 /// What must be known before the fold begins.
 #[derive(Debug, Default)]
-pub(super) struct Needs {
+pub(super) struct Needs<'a> {
     /// Activities that the events rest on.
     pub(super) activities: BTreeSet<ActivityId>,
     /// Reservations that were accepted in an earlier batch.
     pub(super) reservations: BTreeSet<ReservationId>,
     /// Reservations whose refunds take a step here.
     pub(super) refunded: BTreeSet<ReservationId>,
+    /// Controls that are set or cleared here: the audit says what they were.
+    pub(super) controls: BTreeSet<&'a str>,
 }
 
-impl Needs {
-    pub(super) fn of(events: &[Placed<'_>]) -> Self {
+impl<'a> Needs<'a> {
+    pub(super) fn of(events: &[Placed<'a>]) -> Self {
         let mut needs = Self::default();
         let mut created = BTreeSet::new();
         let mut born = BTreeSet::new();
@@ -50,6 +52,9 @@ impl Needs {
                 Body::Reserved { reservation, .. }
                 | Body::ReservationAdopted { reservation, .. } => {
                     born.insert(reservation);
+                }
+                Body::ControlSet { key, .. } | Body::ControlCleared { key, .. } => {
+                    needs.controls.insert(key);
                 }
                 Body::RefundRequested { reservation, .. }
                 | Body::RefundSettled { reservation, .. }

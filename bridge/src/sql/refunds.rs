@@ -42,7 +42,7 @@ static REFUND_CHANGES: Table = Table {
 };
 
 static REFUNDS_BY_ORDER: Lookup = Lookup {
-    columns: &["order_no", "refund_no", "restock", "free_limit", "scope"],
+    columns: &["order_no", "refund_no", "restock", "free_limit", "scope", "status"],
     from: "refunds",
     key: "order_no",
     part: None,
@@ -81,6 +81,8 @@ struct Refund<'a> {
     /// With the time of it, where the row is new.
     request: Option<(Request<'a>, u64)>,
     effects: Effects,
+    /// As its row says before this batch.
+    stored_status: Option<String>,
     /// Status, error, time: where this batch changes them.
     step: Option<(&'static str, Option<&'a str>, u64)>,
 }
@@ -104,7 +106,8 @@ impl<'a> Refunds<'a> {
             let (restock, free_limit) = (record.number(2)? != 0, record.number(3)? != 0);
             let of_order = record.text(4)? == ORDER;
             let effects = Effects { of_order, restock, free_limit };
-            self.known.insert(key, Refund { request: None, effects, step: None });
+            let stored_status = Some(record.text(5)?.to_owned());
+            self.known.insert(key, Refund { request: None, effects, stored_status, step: None });
         }
         Ok(())
     }
@@ -121,7 +124,18 @@ impl<'a> Refunds<'a> {
         self.known
             .entry(key(names))
             .and_modify(|refund| (refund.effects, refund.step) = (effects, step))
-            .or_insert(Refund { request: Some((request, at_ms)), effects, step });
+            .or_insert(Refund {
+                request: Some((request, at_ms)),
+                effects,
+                stored_status: None,
+                step,
+            });
+    }
+
+    /// Where a refund is, `None` before it was asked for.
+    pub(super) fn status(&self, names: Names<'_>) -> Option<&str> {
+        let refund = self.known.get(&key(names))?;
+        refund.step.map(|(status, ..)| status).or(refund.stored_status.as_deref())
     }
 
     /// The provider settled it (`error` is `None`) or refused it for good; what it moves.

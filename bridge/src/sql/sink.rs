@@ -16,6 +16,7 @@ use engine::core::request::RequestHasher;
 use wal::{Epoch, LogIdentity, LogUuid, Lsn};
 
 use super::activities::Activities;
+use super::audit::Trail;
 use super::fault::SinkError;
 use super::fold::{Fold, Site};
 use super::needs::{Needs, decode};
@@ -203,7 +204,10 @@ impl<S: Store> SqlSink<S> {
             .collect();
         refunds.load(&refunded, &mut transaction).await?;
 
-        let mut fold = Fold::new(self.site, &mut self.activities, loaded, refunds);
+        let mut audit = Trail::default();
+        audit.load(needs.controls.iter().copied(), &mut transaction).await?;
+
+        let mut fold = Fold::new(self.site, &mut self.activities, loaded, refunds, audit);
         for event in &events {
             fold.take(event)?;
         }
@@ -231,7 +235,7 @@ impl<S: Store> SqlSink<S> {
         fold.refunds.write(&mut transaction).await?;
         fold.blacklist.write(&mut transaction).await?;
         transaction.insert(&fold.flows).await?;
-        transaction.insert(&fold.audit).await?;
+        fold.audit.write(&mut transaction).await?;
         transaction.commit().await?;
         Ok(())
     }

@@ -86,6 +86,8 @@ pub struct View {
     pub figures: Figures,
     /// Its switches.
     pub flags: Flags,
+    /// It does not publish itself (any more).
+    pub schedule_over: bool,
 }
 
 impl Activity {
@@ -99,7 +101,7 @@ impl Activity {
         tables: Tables,
     ) -> Self {
         let terms = Arc::new(Terms::new(definition));
-        let view = View { version, figures, flags };
+        let view = View { version, figures, flags, schedule_over: flags.on_sale };
         let total = u32::try_from(figures.total())
             .unwrap_or_else(|_| unreachable!("the codec bounds the sum of figures"));
         Self {
@@ -164,7 +166,12 @@ impl Activity {
 
     /// What lists show once the last event is durable.
     pub const fn view(&self) -> View {
-        View { version: self.version, figures: self.figures, flags: self.flags }
+        View {
+            version: self.version,
+            figures: self.figures,
+            flags: self.flags,
+            schedule_over: self.schedule_over,
+        }
     }
 
     /// What lists show while the shard is durable up to `durable_seq`: the newest durable view

@@ -81,6 +81,8 @@ pub struct ActivityView {
     pub paused: bool,
     /// New purchases are stopped for good.
     pub drained: bool,
+    /// When it publishes itself, if it still does, Unix milliseconds.
+    pub publish_due_ms: Option<u64>,
 }
 
 impl ActivityView {
@@ -94,6 +96,8 @@ impl ActivityView {
             on_sale: view.flags.on_sale,
             paused: view.flags.paused,
             drained: view.flags.drained,
+            publish_due_ms: Some(terms.publish_at_ms)
+                .filter(|at_ms| *at_ms > 0 && !view.schedule_over),
         }
     }
 

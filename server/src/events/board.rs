@@ -133,6 +133,7 @@ mod tests {
             on_sale,
             paused: false,
             drained: false,
+            publish_due_ms: None,
         }
     }
 

@@ -99,7 +99,7 @@ pub(super) async fn list(
     caller: Caller,
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
-    let found = app.orders.queries.default_address(caller.user).await;
+    let found = app.orders.breaker.call(app.orders.queries.default_address(caller.user)).await;
     let found = found.map_err(|_| Code::DatabaseUnavailable)?;
     let items =
         found.into_iter().map(|it| ListedJson { is_default: true, address: it.into() }).collect();
@@ -116,15 +116,24 @@ pub(super) async fn set_default(
     check(&address)?;
     let app = shared.app()?;
     let at_ms = app.engine.now_ms();
-    let mut stored = app.orders.accounts.set_default_address(caller.user, &address, at_ms).await;
-    if let Err(StoreError::Duplicate { .. }) = stored {
-        // Another server made the caller's first address at the same moment.
-        stored = app.orders.accounts.set_default_address(caller.user, &address, at_ms).await;
+    let accounts = &app.orders.accounts;
+    let store = async {
+        let mut stored = accounts.set_default_address(caller.user, &address, at_ms).await;
+        if let Err(StoreError::Duplicate { .. }) = stored {
+            // Another server made the caller's first address at the same moment.
+            stored = accounts.set_default_address(caller.user, &address, at_ms).await;
+        }
+        match stored {
+            // Refused is answered: the database is there.
+            Err(StoreError::Refused { .. }) => Ok(false),
+            stored => stored.map(|()| true),
+        }
+    };
+    match app.orders.breaker.call(store).await {
+        Ok(true) => {}
+        Ok(false) => return Err(Problem::invalid("the database refuses the address")),
+        Err(_) => return Err(Code::DatabaseUnavailable.into()),
     }
-    stored.map_err(|error| match error {
-        StoreError::Refused { .. } => Problem::invalid("the database refuses the address"),
-        _ => Code::DatabaseUnavailable.into(),
-    })?;
     json(&AddressJson::from(address)).map(IntoResponse::into_response)
 }
 

@@ -35,6 +35,7 @@ pub(crate) use events::render as render_event;
 use input::require_tls;
 use openapi::Api;
 use problem::{Code, Problem};
+pub(crate) use request_id::unique;
 use request_id::{RequestId, TRACEPARENT, X_REQUEST_ID, continued};
 
 /// The API, with health and, unless they have an address of their own, metrics.
@@ -90,7 +91,8 @@ async fn envelope(
     let trace = continued(request.headers());
     let id_header = id.header();
     request.extensions_mut().insert(id);
-    let mut response = match secure(&shared, path.as_ref(), &request) {
+    let admitted = one_host(&request).and_then(|()| secure(&shared, path.as_ref(), &request));
+    let mut response = match admitted {
         Ok(()) => next.run(request).await,
         Err(code) => Problem::from(code).into_response(),
     };
@@ -101,6 +103,12 @@ async fn envelope(
     }
     shared.metrics.request(path.as_ref().map(MatchedPath::as_str), response.status());
     response
+}
+
+/// Refuses a request for two hosts: which of them a proxy has looked at is unknowable.
+fn one_host(request: &Request) -> Result<(), Code> {
+    let hosts = request.headers().get_all(header::HOST).iter().count();
+    if hosts > 1 { Err(Code::InvalidRequest) } else { Ok(()) }
 }
 
 /// Refuses an API call that did not come over TLS, where that is asked for. Probes of the machine

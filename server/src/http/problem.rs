@@ -44,7 +44,7 @@ macro_rules! problems {
             }
 
             /// `Retry-After`, in seconds.
-            const fn retry_after(self) -> Option<&'static str> {
+            pub(crate) const fn retry_after(self) -> Option<&'static str> {
                 match self { $(Self::$variant => $retry,)* }
             }
         }
@@ -96,9 +96,11 @@ problems! {
     Conflict 409 "conflict" "Something of this name exists with other content" None;
     VersionMismatch 412 "version_mismatch" "The activity has changed since it was read" None;
     PayloadTooLarge 413 "payload_too_large" "The body is too large" None;
+    UriTooLong 414 "uri_too_long" "The path and query are too long" None;
     UnsupportedMediaType 415 "unsupported_media_type" "The body is of another media type" None;
     RequestIdReused 422 "request_id_reused" "The request id was used for something else" None;
     RateLimited 429 "rate_limited" "Too many requests; nothing was reserved" Some("1");
+    HeadersTooLarge 431 "headers_too_large" "The request's headers are too large" None;
     Internal 500 "internal" "The server made a mistake" None;
     Recovering 503 "recovering" "The server is starting" Some("1");
     Draining 503 "draining" "The server is stopping" Some("5");
@@ -107,6 +109,14 @@ problems! {
         "The outcome is unknown; repeat with the same id" Some("2");
     DatabaseUnavailable 503 "database_unavailable" "The database does not answer" Some("2");
     OrdinalsExhausted 507 "ordinals_exhausted" "This node can hold no more activities" None;
+}
+
+impl Code {
+    /// The document of a problem without a detail.
+    pub(crate) fn document(self) -> &'static Bytes {
+        static NONE: Bytes = Bytes::new();
+        RENDERED.get(self as usize).unwrap_or(&NONE)
+    }
 }
 
 /// An error as it is told to a caller.

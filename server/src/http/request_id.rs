@@ -26,7 +26,7 @@ impl RequestId {
     pub(crate) fn of(headers: &HeaderMap) -> Self {
         let inbound =
             headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| sane(id));
-        Self(inbound.map_or_else(generate, Arc::from))
+        Self(inbound.map_or_else(unique, Arc::from))
     }
 
     /// The id as text.
@@ -54,7 +54,8 @@ static COUNTER: AtomicU64 = AtomicU64::new(1);
 static RUN: LazyLock<u64> =
     LazyLock::new(|| getrandom::u64().unwrap_or_else(|_| u64::from(std::process::id())));
 
-fn generate() -> Arc<str> {
+/// An id that no other of this run has, nor of another run.
+pub(crate) fn unique() -> Arc<str> {
     Arc::from(format!("{:016x}{:016x}", *RUN, COUNTER.fetch_add(1, Ordering::Relaxed)))
 }
 

@@ -78,3 +78,26 @@ impl hyper::body::Body for Flow {
         self.0.poll_recv(cx).map(|piece| piece.map(|piece| piece.map(Frame::data)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn who_does_not_read_holds_one_piece_and_is_given_up() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_time().start_paused(true).build().unwrap().block_on(async {
+            let (pieces, response) = answer("text/event-stream");
+            assert_eq!(pieces.send("one").await, Ok(()));
+            let asked = Instant::now();
+            assert_eq!(pieces.send("two").await, Err(Gone));
+            assert_eq!(asked.elapsed(), TAKE_TIMEOUT);
+            drop(response);
+            pieces.gone().await;
+            assert_eq!(pieces.send("three").await, Err(Gone));
+            assert_eq!(asked.elapsed(), TAKE_TIMEOUT, "who is gone is not waited for");
+        });
+    }
+}

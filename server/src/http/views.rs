@@ -241,7 +241,7 @@ impl<'a> AdminActivityJson<'a> {
                 DeadLetterPolicy::Rollback => "rollback",
                 DeadLetterPolicy::Hold => "hold",
             },
-            publish_at: (view.terms.publish_at_ms > 0).then_some(Instant(view.terms.publish_at_ms)),
+            publish_at: view.publish_due_ms.map(Instant),
         }
     }
 

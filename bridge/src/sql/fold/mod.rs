@@ -16,7 +16,7 @@ use engine::core::request::RequestHasher;
 use wal::{LogUuid, Lsn};
 
 use crate::sql::activities::{ACTIVITIES, Activities, Activity};
-use crate::sql::audit::{self, AUDIT};
+use crate::sql::audit::{self, Fields, Trail};
 use crate::sql::blacklist::Blacklist;
 use crate::sql::fault::SinkError;
 use crate::sql::flows::{self, Change, Flow, STOCK_FLOWS};
@@ -47,7 +47,7 @@ pub(super) struct Fold<'a, 's> {
     pub(super) refunds: Refunds<'a>,
     pub(super) blacklist: Blacklist<'a>,
     pub(super) flows: Rows<'a>,
-    pub(super) audit: Rows<'a>,
+    pub(super) audit: Trail<'a>,
     lsn: Lsn,
     at_ms: u64,
 }
@@ -59,6 +59,7 @@ impl<'a, 's> Fold<'a, 's> {
         activities: &'s mut Activities,
         reservations: Vec<Reservation<'a>>,
         refunds: Refunds<'a>,
+        audit: Trail<'a>,
     ) -> Self {
         let by_id = reservations.iter().enumerate().map(|(index, one)| (one.id, index)).collect();
         Self {
@@ -72,7 +73,7 @@ impl<'a, 's> Fold<'a, 's> {
             refunds,
             blacklist: Blacklist::default(),
             flows: Rows::new(&STOCK_FLOWS),
-            audit: Rows::new(&AUDIT),
+            audit,
             lsn: Lsn(0),
             at_ms: 0,
         }
@@ -84,16 +85,46 @@ impl<'a, 's> Fold<'a, 's> {
     /// Where the database lacks what the event rests on, or the units don't follow.
     pub(super) fn take(&mut self, (lsn, event): &Placed<'a>) -> Result<(), SinkError> {
         (self.lsn, self.at_ms) = (*lsn, event.at_ms);
+        let body = event.body;
+        let Some(action) = audit::action(&body) else { return self.apply(body) };
+        let before = self.seen(&body);
+        self.apply(body)?;
+        let (after, number) = (self.seen(&body), flows::event_no(self.site.log, *lsn));
+        self.audit.push(number, (&body, action), (before, after), event.at_ms);
+        Ok(())
+    }
+
+    /// What an operator's `body` is about, as it is now; nothing where it does not exist.
+    fn seen(&self, body: &Body<'_>) -> Fields {
+        if let Body::ControlSet { key, .. } | Body::ControlCleared { key, .. } = *body {
+            return self.audit.control(key, self.at_ms);
+        }
+        let reservation = reservation_of(body).and_then(|id| self.by_id.get(&id));
+        let Some(reservation) = reservation.map(|index| &self.reservations[*index]) else {
+            let activity = engine::core::codec::activity(body);
+            let row = activity.and_then(|activity| self.activities.get(activity));
+            return row.map(audit::of_activity).unwrap_or_default();
+        };
+        let mut fields = audit::of_reservation(reservation);
+        if let Body::RefundRequested { refund_no, .. } = *body {
+            let names = (reservation.order_no.as_str(), refund_no);
+            fields.extend(audit::of_refund(self.refunds.status(names)));
+        }
+        fields
+    }
+
+    fn apply(&mut self, body: Body<'a>) -> Result<(), SinkError> {
         let site = self.site;
-        audit::push(&mut self.audit, &event.body, || flows::event_no(site.log, *lsn), event.at_ms);
-        match event.body {
+        match body {
             Body::SinkAdvanced { .. } => Ok(()),
             Body::ControlSet { actor, key, value, expires_ms } => {
                 self.blacklist.set(key, value, actor.name, expires_ms, self.at_ms);
+                self.audit.set(key, value, expires_ms);
                 Ok(())
             }
             Body::ControlCleared { key, .. } => {
                 self.blacklist.clear(key);
+                self.audit.clear(key);
                 Ok(())
             }
             Body::PaymentRecorded {
@@ -108,7 +139,7 @@ impl<'a, 's> Fold<'a, 's> {
                 if verdict == PaymentVerdict::Failed {
                     self.payments.failed(payment_no, self.at_ms);
                 }
-                let (callback_no, at_ms) = (flows::event_no(site.log, *lsn), self.at_ms);
+                let (callback_no, at_ms) = (flows::event_no(site.log, self.lsn), self.at_ms);
                 self.payments.record(Callback {
                     callback_no,
                     activity,

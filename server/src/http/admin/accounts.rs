@@ -11,10 +11,11 @@ use engine::core::ids::UserId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::operator::Operator;
 use crate::app::Shared;
 use crate::http::input::{
-    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, UserField, media_type, parse_object,
-    present, present_object, read_body, require_json,
+    BODY_BYTES_MAX, CSV_BYTES_MAX, Json, Segment, UserField, media_type, parse_object, present,
+    present_object, read_body, require_json,
 };
 use crate::http::json;
 use crate::http::problem::{Code, Problem};
@@ -104,7 +105,7 @@ pub(super) struct MadeJson {
 /// so that a list that was cut off can be sent again). All of it happens or none.
 pub(super) async fn users(
     State(shared): State<Arc<Shared>>,
-    _: Admin,
+    operator: Operator,
     request: Request,
 ) -> Result<Response, Problem> {
     let csv = media_type(request.headers())?.as_deref() == Some("text/csv");
@@ -118,7 +119,11 @@ pub(super) async fn users(
     };
     let app = shared.app()?;
     let users = hashed(&shared.passwords, wanted).await?;
-    let made = app.orders.accounts.create_users(&users, existing, app.engine.now_ms()).await;
+    let made = app
+        .orders
+        .accounts
+        .create_users(Some(operator.by()), &users, existing, app.engine.now_ms())
+        .await;
     let created = made.map_err(stored)?;
     let body = json(&MadeJson { created, kept: users.len() - created })?;
     Ok((StatusCode::CREATED, body).into_response())
@@ -138,7 +143,7 @@ pub(super) struct PasswordFields {
 /// `PUT /api/admin/users/{id}/password`
 pub(super) async fn password(
     State(shared): State<Arc<Shared>>,
-    _: Admin,
+    operator: Operator,
     segment: Segment,
     Json(fields): Json<PasswordFields>,
 ) -> Result<StatusCode, Problem> {
@@ -151,7 +156,8 @@ pub(super) async fn password(
         }
     };
     let app = shared.app()?;
-    let set = app.orders.accounts.set_password(id, &hash, app.engine.now_ms()).await;
+    let set =
+        app.orders.accounts.set_password(Some(operator.by()), id, &hash, app.engine.now_ms()).await;
     match set.map_err(stored)? {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(Problem::with(Code::NotFound, "there is no such account")),

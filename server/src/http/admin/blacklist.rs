@@ -15,7 +15,7 @@ use super::activities::name;
 use crate::app::Shared;
 use crate::gate::{Kind, Listed, Subject};
 use crate::http::input::{
-    Admin, BODY_BYTES_MAX, Json, Params, Segment, parse_object, present, read_body,
+    Admin, BODY_BYTES_MAX, Json, Params, Segment, parse_object, present, read_body, require_json,
 };
 use crate::http::json;
 use crate::http::openapi::{Api, Operation, Tag};
@@ -213,6 +213,7 @@ pub(super) async fn remove(
     let (kind, value) = match (wanted.kind, wanted.value) {
         (Some(kind), Some(value)) => (kind, value),
         _ => {
+            require_json(request.headers())?;
             let body = read_body(request, &shared, BODY_BYTES_MAX).await?;
             let entry: Entry = parse_object(&body)?;
             match entry.value {

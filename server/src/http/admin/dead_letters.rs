@@ -137,7 +137,8 @@ pub(super) async fn list(
         ),
     };
     let page = Page::of(wanted.page, wanted.page_size)?;
-    let found = shared.app()?.orders.queries.dead_letters(state, page.window()).await;
+    let orders = &shared.app()?.orders;
+    let found = orders.breaker.call(orders.queries.dead_letters(state, page.window())).await;
     let found = found.map_err(|_| Code::DatabaseUnavailable)?;
     let items = found.letters.iter().map(LetterJson::from).collect();
     json(&ListJson { total: found.total, page: page.number, page_size: page.size, items })

@@ -11,6 +11,8 @@ mod dead_letters;
 mod export;
 mod fields;
 mod limits;
+mod money;
+mod operator;
 mod page;
 mod reconcile;
 mod skus;
@@ -29,6 +31,7 @@ pub(super) fn routes() -> Api {
         .merge(blacklist::routes())
         .merge(limits::routes())
         .merge(dead_letters::routes())
+        .merge(money::routes())
         .merge(audit::routes())
         .merge(export::routes())
         .merge(reconcile::routes())

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::activities::name;
+use super::operator::Operator;
 use crate::app::Shared;
 use crate::http::input::{Admin, Json, Params};
 use crate::http::json;
@@ -220,12 +221,22 @@ impl<'a> From<&'a Report> for ReportJson<'a> {
 /// `POST /api/admin/reconcile`: everything is compared; with `repair`, mended.
 pub(super) async fn reconcile(
     State(shared): State<Arc<Shared>>,
-    admin: Admin,
+    operator: Operator,
     Json(asked): Json<Asked>,
 ) -> Result<Response, Problem> {
     let repair = asked.repair.unwrap_or(false);
-    tracing::info!(by = name(&admin), repair, "engine, SQL and Redis are compared");
-    let report = run(shared.app()?, Scope::Everything, repair).await?;
+    tracing::info!(by = operator.name(), repair, "engine, SQL and Redis are compared");
+    let app = shared.app()?;
+    let report = run(app, Scope::Everything, repair).await?;
+    if repair {
+        let came_of_it = serde_json::json!({
+            "differences": report.differences,
+            "repaired": report.repaired,
+        });
+        let (accounts, now_ms) = (&app.orders.accounts, app.engine.now_ms());
+        let told = accounts.audit(operator.by(), "reconcile_repair", came_of_it, now_ms).await;
+        told.map_err(|_| Code::DatabaseUnavailable)?;
+    }
     json(&ReportJson::from(&report)).map(IntoResponse::into_response)
 }
 

@@ -13,9 +13,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::accounts::{TEXT_CHARS_MAX, bounded, reader_of, stored};
+use super::operator::Operator;
 use crate::app::Shared;
 use crate::http::input::{
-    Admin, BODY_BYTES_MAX, CSV_BYTES_MAX, SkuField, media_type, parse_object, present, read_body,
+    BODY_BYTES_MAX, CSV_BYTES_MAX, SkuField, media_type, parse_object, present, read_body,
     require_json,
 };
 use crate::http::json;
@@ -79,14 +80,15 @@ struct ImportedJson {
 /// columns `id`, `title` and `price`. All of it happens or none.
 async fn skus(
     State(shared): State<Arc<Shared>>,
-    _: Admin,
+    operator: Operator,
     request: Request,
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
     if media_type(request.headers())?.as_deref() == Some("text/csv") {
         let bytes = read_body(request, &shared, CSV_BYTES_MAX).await?;
         let skus = skus_from_csv(&bytes)?;
-        let made = app.orders.accounts.upsert_skus(&skus, app.engine.now_ms()).await;
+        let made =
+            app.orders.accounts.upsert_skus(Some(operator.by()), &skus, app.engine.now_ms()).await;
         made.map_err(stored)?;
         let body = json(&ImportedJson { imported: skus.len() })?;
         return Ok((StatusCode::CREATED, body).into_response());
@@ -94,7 +96,8 @@ async fn skus(
     require_json(request.headers())?;
     let fields: SkuFields = parse_object(&read_body(request, &shared, BODY_BYTES_MAX).await?)?;
     let sku = checked(Sku { id: fields.id.0, title: fields.title.clone(), price: fields.price })?;
-    let made = app.orders.accounts.upsert_skus(&[sku], app.engine.now_ms()).await;
+    let made =
+        app.orders.accounts.upsert_skus(Some(operator.by()), &[sku], app.engine.now_ms()).await;
     made.map_err(stored)?;
     Ok((StatusCode::CREATED, json(&fields)?).into_response())
 }

@@ -48,7 +48,10 @@ pub(crate) fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Probl
     if first != Some(&b'{') {
         return Err(Problem::invalid("the body must be a JSON object"));
     }
-    serde_json::from_slice(bytes).map_err(|error| Problem::invalid(clipped(&error.to_string())))
+    // The library looks at no text that it skips: what follows must not depend on who reads.
+    let text = std::str::from_utf8(bytes);
+    let text = text.map_err(|_| Problem::invalid("the body must be UTF-8"))?;
+    serde_json::from_str(text).map_err(|error| Problem::invalid(clipped(&error.to_string())))
 }
 
 /// A field that may be missing but not `null`.

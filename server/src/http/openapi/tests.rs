@@ -104,6 +104,8 @@ fn every_code_is_told_by_some_operation_but_those_that_none_has() {
         Code::RefundNotFound,
         Code::MethodNotAllowed,
         Code::ActivityExists,
+        Code::UriTooLong,
+        Code::HeadersTooLarge,
         Code::Internal,
     ];
     assert_eq!(untold, expected);

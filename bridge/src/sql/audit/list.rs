@@ -2,8 +2,8 @@
 
 use engine::core::ids::ActivityId;
 
-use super::queries::{Queries, Window};
-use super::store::{Record, StoreError, Value};
+use crate::sql::queries::{Queries, Window};
+use crate::sql::store::{Record, StoreError, Value};
 
 /// One thing that was done.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +22,10 @@ pub struct AuditRow {
     pub subject: Option<String>,
     /// Units.
     pub quantity: Option<u64>,
+    /// The fields that changed, as they were: a JSON object.
+    pub before: Option<String>,
+    /// The fields that changed, as they are since: a JSON object.
+    pub after: Option<String>,
     /// When, Unix milliseconds.
     pub created_ms: u64,
 }
@@ -44,6 +48,14 @@ pub struct AuditFilter {
     pub action: Option<String>,
     /// To this activity alone.
     pub activity: Option<ActivityId>,
+    /// About this alone.
+    pub subject: Option<String>,
+    /// In this request alone.
+    pub request_id: Option<String>,
+    /// From this instant on, Unix milliseconds.
+    pub from_ms: Option<u64>,
+    /// Before this instant, Unix milliseconds.
+    pub to_ms: Option<u64>,
 }
 
 impl Queries {
@@ -58,15 +70,28 @@ impl Queries {
     ) -> Result<AuditPage, StoreError> {
         let mut wanted = String::from("1 = 1");
         let mut values = Vec::new();
-        for (column, value) in [("actor", &filter.actor), ("action", &filter.action)] {
+        let texts = [
+            ("actor", &filter.actor),
+            ("action", &filter.action),
+            ("subject", &filter.subject),
+            ("request_id", &filter.request_id),
+        ];
+        for (column, value) in texts {
             if let Some(value) = value {
                 wanted.push_str(&format!(" AND {column} = ?"));
                 values.push(Value::text(value.as_str()));
             }
         }
-        if let Some(activity) = filter.activity {
-            wanted.push_str(" AND activity_id = ?");
-            values.push(Value::integer(activity.get()));
+        let numbers = [
+            ("activity_id =", filter.activity.map(ActivityId::get)),
+            ("created_at >=", filter.from_ms),
+            ("created_at <", filter.to_ms),
+        ];
+        for (column, value) in numbers {
+            if let Some(value) = value {
+                wanted.push_str(&format!(" AND {column} ?"));
+                values.push(Value::integer(value));
+            }
         }
         let mut snapshot = self.snapshot().await?;
         let count = format!("SELECT COUNT(*) FROM audit WHERE {wanted}");
@@ -74,8 +99,8 @@ impl Queries {
         let total = count.first().map_or(Ok(0), |record| record.number(0))?;
         let text = format!(
             "SELECT audit_no, actor, request_id, action, activity_id, subject, quantity, \
-             created_at FROM audit WHERE {wanted} ORDER BY created_at DESC, audit_no DESC \
-             LIMIT ? OFFSET ?"
+             before_value, after_value, created_at FROM audit WHERE {wanted} \
+             ORDER BY created_at DESC, audit_no DESC LIMIT ? OFFSET ?"
         );
         values.push(Value::integer(window.count));
         values.push(Value::integer(window.offset));
@@ -93,6 +118,8 @@ fn row(record: &Record) -> Result<AuditRow, StoreError> {
         activity_id: record.number_or_null(4)?,
         subject: record.text_or_null(5)?.map(str::to_owned),
         quantity: record.number_or_null(6)?,
-        created_ms: record.number(7)?,
+        before: record.text_or_null(7)?.map(str::to_owned),
+        after: record.text_or_null(8)?.map(str::to_owned),
+        created_ms: record.number(9)?,
     })
 }
