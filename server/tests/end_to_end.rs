@@ -63,12 +63,19 @@ fn sell_out(data_dir: &Path, database: &str) {
     let output = sluice(["bench", "http", "--url", &url, "--database", database, "--quiet"])
         .args(["--stock", &text, "--shoppers", &text, "--connections", "128"])
         .args(["--repeat-share", "0.05", "--timeout", "60s", "--drain-timeout", "30m"])
+        .args(["--redis", &redis])
         .arg("--data-dir")
         .arg(data_dir)
         .output()
         .unwrap();
     let _ = std::io::stdout().write_all(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8_lossy(&output.stdout);
+    for store in ["order in SQL", "key in Redis"] {
+        let is_told = |what: String| assert!(told.contains(&what), "{what}: {told}");
+        is_told(format!("\n{store} "));
+        is_told(format!("last {store}"));
+    }
 
     let began = Instant::now();
     let activity = made_activity(&server);

@@ -38,8 +38,12 @@ fn each_profile_ends_in_an_exact_sale() {
         assert!(replayed.contains(&count(&report, "replayed")), "{report}");
     }
     let open = ["--rate", "2000", "--requests", "500", "--shoppers", "500"];
-    let (code, report) = bench(&address, &open);
+    let database = format!("sqlite:{}", server.data_dir().join("orders.db").display());
+    let (code, report) = bench(&address, &[&open[..], &["--database", &database]].concat());
     assert_eq!((code, count(&report, "accepted")), (Some(0), 500), "{report}");
+    let lag = &report["lags"]["order_in_sql"];
+    assert!(lag["count"].as_u64() > Some(0) && lag["p99_us"].as_u64() > Some(0), "{report}");
+    assert!(lag["last_s"].as_f64() > Some(0.0), "{report}");
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! | [`mangle`]   | files that neither a disk nor a build of ours made                        |
 //! | [`trace`]    | power cut at every operation of real runs on a real file system           |
 //! | [`planted`]  | all of them, on a log with a known fault                                  |
-//! | [`whole`]    | engine, projection and database in one thread, everything failing at once |
+//! | [`whole`]    | engine, bridge, database and Redis in one thread, everything failing at once |
 //!
 //! They rest on [`workload`] (the steps), [`process`] (who takes them), [`truth`] (what really
 //! happened), [`fates`] (what a power cut leaves) and [`report`] (counts, and the command that runs

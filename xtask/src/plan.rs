@@ -82,6 +82,15 @@ const MODEL: Step = Step {
     budget_minutes: 4,
 };
 
+/// A whole sale that times out at once, in the engine and in SQL, to the floors of
+/// docs/reliability.md.
+const TIME_OUTS: Step = Step {
+    name: "time-outs",
+    work: Work::cargo("test --locked --profile ci -p engine -p bridge --test mass_time_out")
+        .with(&[("SLUICE_TIME_OUTS", "1000000"), ("SLUICE_TIMED_OUT_ORDERS", "100000")]),
+    budget_minutes: 4,
+};
+
 /// The campaigns on the simulated disk, each to its floor.
 const CAMPAIGNS: Step = Step {
     name: "campaigns",
@@ -136,6 +145,7 @@ pub(crate) fn test() -> Vec<Step> {
         TESTS_SHOP,
         FUNCTIONS,
         MODEL,
+        TIME_OUTS,
         CAMPAIGNS,
         LOOM,
         INSTRUCTIONS,

@@ -21,6 +21,7 @@ use super::judge::{Marker, Verdict};
 use super::rows::{Candidate, Facts, Unfit};
 use crate::redis::MirrorError;
 use crate::redis::layouts::Layout;
+use crate::redis::servers::{Sent as _, Servers as _};
 use crate::redis::{Address, Nodes};
 
 /// Keys that one SCAN looks at: a millisecond of the server's.
@@ -69,12 +70,12 @@ impl Keys {
             _ => Nodes::one(&address).await?,
         };
         let mut keys = Self::default();
-        for index in 0..nodes.all().len() {
+        for index in 0..nodes.count() {
             if !scanned(&nodes, index, "sluice:cursor*").await?.is_empty() {
                 return Ok(Self::default());
             }
         }
-        for index in 0..nodes.all().len() {
+        for index in 0..nodes.count() {
             let found = scanned(&nodes, index, "flashsale:*").await?;
             for chunk in found.chunks(SCAN_KEYS as usize) {
                 let calls = chunk.iter().flat_map(|key| {

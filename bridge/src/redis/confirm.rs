@@ -9,13 +9,13 @@
 
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
 use redis::{Cmd, cmd};
 use wal::Lsn;
 
 use super::fault::MirrorError;
 use super::library;
 use super::present::Present;
+use super::servers::{Servers, Waits};
 use super::sink::Mirror;
 
 /// How long a server may take to sync; an answer is awaited a little longer.
@@ -32,18 +32,20 @@ pub enum Confirmed {
     Never,
 }
 
-impl<H: Present> Mirror<'_, H> {
+impl<H: Present, S: Servers> Mirror<'_, H, S> {
     /// Asks the servers to confirm what is in Redis now. The future is independent of the mirror.
     ///
     /// # Errors
     /// Where a cursor is gone, or a server does not answer: the mirror must be dropped then.
-    pub fn confirm(&self) -> impl Future<Output = Result<Confirmed, MirrorError>> + Send + use<H> {
+    pub fn confirm(
+        &self,
+    ) -> impl Future<Output = Result<Confirmed, MirrorError>> + Send + use<H, S> {
         let applied = self.applied();
-        let mut touches: Vec<Option<Cmd>> = vec![None; self.nodes.all().len()];
+        let mut touches: Vec<Option<Cmd>> = vec![None; self.nodes.count()];
         for (id, lane) in self.lanes.iter().filter(|(_, lane)| !lane.text.is_empty()) {
             touches[self.nodes.index(*id)].get_or_insert_with(|| library::touch(&lane.keys));
         }
-        let nodes = self.nodes.all().iter().map(|node| node.waits.clone());
+        let nodes = (0..self.nodes.count()).map(|index| self.nodes.waits(index));
         let asked: Vec<_> = nodes.zip(touches).collect();
         async move {
             for (connection, touch) in asked {
@@ -61,17 +63,14 @@ impl<H: Present> Mirror<'_, H> {
     }
 }
 
-async fn synced(
-    mut connection: MultiplexedConnection,
-    touch: Cmd,
-) -> Result<Confirmed, MirrorError> {
-    let found: String = touch.query_async(&mut connection).await?;
+async fn synced(mut connection: impl Waits, touch: Cmd) -> Result<Confirmed, MirrorError> {
+    let found: String = connection.ask(&touch).await?;
     if found.is_empty() {
         return Err(MirrorError::CursorMoved { found });
     }
     let mut wait = cmd("WAITAOF");
     wait.arg(1).arg(0).arg(u64::try_from(SYNC_TIMEOUT.as_millis()).unwrap_or(u64::MAX));
-    match wait.query_async::<(u64, u64)>(&mut connection).await {
+    match connection.ask::<(u64, u64)>(&wait).await {
         Ok((0, _)) => Ok(Confirmed::NotYet),
         Ok(_) => Ok(Confirmed::Upto(Lsn(0))),
         Err(error) if error.is_io_error() => Err(error.into()),

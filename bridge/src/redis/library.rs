@@ -3,7 +3,7 @@
 use redis::{Cmd, Value, cmd};
 
 use super::fault::MirrorError;
-use super::nodes::Nodes;
+use super::servers::Servers;
 use super::writes::Writes;
 
 /// The library's text.
@@ -14,8 +14,8 @@ const NAME: &str = "sluice_mirror";
 
 /// Loads the library where a server has none or another one. To be called once the cursor has been
 /// judged: a server that was fenced off must not replace its successor's.
-pub(super) async fn load(nodes: &Nodes) -> Result<(), MirrorError> {
-    for index in 0..nodes.all().len() {
+pub(super) async fn load(nodes: &impl Servers) -> Result<(), MirrorError> {
+    for index in 0..nodes.count() {
         let mut list = cmd("FUNCTION");
         list.arg("LIST").arg("LIBRARYNAME").arg(NAME).arg("WITHCODE");
         let found: Value = nodes.ask(index, &list).await?;

@@ -18,14 +18,14 @@ use super::mark::{Mark, Place};
 use super::nodes::{Address, Nodes};
 use super::present::Present;
 use super::projection::Projection;
+use super::servers::Servers;
 use super::sink::{Bounds, Lane, Mirror, ONLY_LANE};
 use super::writes::Writes;
 use crate::cursor::{self, Verdict};
 use crate::tail::{Batch, EventSource as _, SeekError};
 
 impl<'h, H: Present> Mirror<'h, H> {
-    /// Meets the Redis at `url`: reads its cursors, judges them, takes them over, and writes anew
-    /// what can't be caught up from the log.
+    /// Meets the Redis at `url`: [`Mirror::meet_on`].
     ///
     /// # Errors
     /// Where Redis and log don't belong together, or one of them does not answer.
@@ -48,6 +48,22 @@ impl<'h, H: Present> Mirror<'h, H> {
             Layout::Cluster => Nodes::cluster(address).await?,
             _ => Nodes::one(address).await?,
         };
+        Self::meet_on(host, nodes, layout, bounds).await
+    }
+}
+
+impl<'h, H: Present, S: Servers> Mirror<'h, H, S> {
+    /// Meets the servers: reads their cursors, judges them, takes them over, and writes anew what
+    /// can't be caught up from the log.
+    ///
+    /// # Errors
+    /// Where Redis and log don't belong together, or one of them does not answer.
+    pub async fn meet_on(
+        host: &'h H,
+        nodes: S,
+        layout: Layout,
+        bounds: Bounds,
+    ) -> Result<Self, MirrorError> {
         let mut mirror = Self {
             host,
             identity: host.identity(),

@@ -12,9 +12,11 @@
 //! (`resync`); a scrubber looks for what was evicted or changed by somebody (`scrub`). While it is
 //! more than a second behind, `sluice:stale` exists.
 //!
+//! The mirror knows the servers by a few commands ([`servers`]).
+//!
 //! Two cursors tell how far it is: *applied* is in Redis; *confirmed* is in its append-only file as
 //! well (`confirm`), and only that lets the log go. [`run`] is the thread around it all.
-//! [`stocks`] only looks. [`layouts`] are pure functions from what is known to keys.
+//! [`stocks`] and [`Shown`] only look. [`layouts`] are pure functions from what is known to keys.
 
 mod confirm;
 mod fault;
@@ -28,6 +30,8 @@ mod projection;
 mod resync;
 pub mod run;
 mod scrub;
+pub mod servers;
+mod shown;
 pub mod sink;
 pub mod stocks;
 mod take;
@@ -35,7 +39,9 @@ pub mod writes;
 
 pub use confirm::Confirmed;
 pub use fault::MirrorError;
-pub(crate) use nodes::{Address, Nodes};
+pub(crate) use nodes::Address;
+pub use nodes::Nodes;
 pub use present::Present;
 pub use scrub::Repair;
+pub use shown::Shown;
 pub use take::take_over;

@@ -10,11 +10,12 @@ use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, FromRedisValue,
-    IntoConnectionInfo as _, Pipeline, Value,
+    IntoConnectionInfo as _, Pipeline, RedisError, Value,
 };
 use tokio::task::JoinSet;
 
 use super::fault::MirrorError;
+use super::servers::{self, Servers};
 
 /// For a connection, and for an answer: a call of the library takes a millisecond.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
@@ -24,16 +25,22 @@ const SLOTS: u16 = 16_384;
 
 /// A server, its connection, and a second one for waits: a connection that waits answers nothing
 /// else.
-pub(crate) struct Node {
-    pub(super) connection: MultiplexedConnection,
-    pub(super) waits: MultiplexedConnection,
+struct Node {
+    connection: MultiplexedConnection,
+    waits: MultiplexedConnection,
 }
 
 /// The servers that a session talks to.
-pub(crate) struct Nodes {
+pub struct Nodes {
     nodes: Vec<Node>,
     /// By slot; empty where there is one server.
     slots: Vec<usize>,
+}
+
+impl std::fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Nodes").field("count", &self.nodes.len()).finish_non_exhaustive()
+    }
 }
 
 /// Where and how to connect, checked.
@@ -44,7 +51,7 @@ pub(crate) struct Address {
 
 impl Address {
     /// Reads a URL: `redis://<user>:<password>@<host>:<port>/<db>` or `redis+unix://<path>`.
-    pub(crate) fn at(url: &str) -> Result<Self, redis::RedisError> {
+    pub(crate) fn at(url: &str) -> Result<Self, RedisError> {
         let info = url.into_connection_info()?;
         // A batch is one write, its answer is waited for: a delayed segment is a delayed batch.
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
@@ -98,31 +105,31 @@ impl Nodes {
         }
         Ok(Self { nodes, slots })
     }
+}
 
-    /// All of them.
-    pub(crate) fn all(&self) -> &[Node] {
-        &self.nodes
+impl Servers for Nodes {
+    type Sent = Sent;
+    type Waits = MultiplexedConnection;
+
+    fn count(&self) -> usize {
+        self.nodes.len()
     }
 
-    /// The server that has the keys of a lane.
-    pub(crate) fn index(&self, lane: u64) -> usize {
+    fn index(&self, lane: u64) -> usize {
         let slot = slot(lane.to_string().as_bytes());
         self.slots.get(usize::from(slot)).copied().unwrap_or(0)
     }
 
-    /// Sends one command to a server.
-    pub(crate) async fn ask<T: FromRedisValue>(
-        &self,
-        index: usize,
-        command: &Cmd,
-    ) -> Result<T, MirrorError> {
+    async fn ask_value(&self, index: usize, command: &Cmd) -> Result<Value, RedisError> {
         let mut connection = self.nodes[index].connection.clone();
-        Ok(command.query_async(&mut connection).await?)
+        command.query_async(&mut connection).await
     }
 
-    /// Sends `calls`, each to its server; all of a server's in one write. The answers come in the
-    /// order of the calls.
-    pub(crate) fn send(&self, calls: Vec<(usize, Cmd)>) -> Sent {
+    fn waits(&self, index: usize) -> MultiplexedConnection {
+        self.nodes[index].waits.clone()
+    }
+
+    fn send(&self, calls: Vec<(usize, Cmd)>) -> Sent {
         let mut pipes: Vec<(Pipeline, Vec<usize>)> = Vec::new();
         pipes.resize_with(self.nodes.len(), || (Pipeline::new(), Vec::new()));
         let count = calls.len();
@@ -145,15 +152,21 @@ impl Nodes {
     }
 }
 
-/// Calls on their way. Dropped, they are on their way all the same.
-pub(crate) struct Sent {
-    tasks: JoinSet<Result<Vec<(usize, Value)>, redis::RedisError>>,
+impl servers::Waits for MultiplexedConnection {
+    async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
+        command.query_async(self).await
+    }
+}
+
+/// Calls on their way, a task for each server.
+#[derive(Debug)]
+pub struct Sent {
+    tasks: JoinSet<Result<Vec<(usize, Value)>, RedisError>>,
     count: usize,
 }
 
-impl Sent {
-    /// The answers, in the order of the calls.
-    pub(crate) async fn answers(mut self) -> Result<Vec<Value>, MirrorError> {
+impl servers::Sent for Sent {
+    async fn answers(mut self) -> Result<Vec<Value>, MirrorError> {
         let mut answers = vec![Value::Nil; self.count];
         while let Some(done) = self.tasks.join_next().await {
             let told = done.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()));

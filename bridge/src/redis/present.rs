@@ -1,5 +1,7 @@
 //! The engine's state as it is now: what a resync writes and the scrubber compares with.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use engine::core::activity::Activity;
 use engine::core::ids::{ActivityId, Position, ReservationId, UserId};
 use engine::core::reservation::Slot;
@@ -33,6 +35,12 @@ pub trait Present: Host {
     /// The mirror holds everything up to `lsn` in an append-only file: the log need not be kept
     /// for it any longer.
     fn mirror_confirmed(&self, _lsn: Lsn) {}
+
+    /// The clock that a record's age is told by, Unix microseconds.
+    fn wall_us(&self) -> u64 {
+        let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
+    }
 
     /// The run-time controls whose key begins with `prefix`, each with its end (Unix milliseconds,
     /// 0 for never).

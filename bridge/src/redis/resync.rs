@@ -26,6 +26,7 @@ use super::library;
 use super::mark::{Mark, Place};
 use super::present::{self, BLACKLIST_PREFIX, Present};
 use super::projection::Change;
+use super::servers::Servers;
 use super::sink::{CALL_RECORDS_MAX, Lane, Mirror};
 use super::writes::{Part, Write, Writes};
 use crate::tail::{Batch, EventSource as _};
@@ -33,12 +34,13 @@ use crate::tail::{Batch, EventSource as _};
 /// Keys that one SCAN looks at.
 pub(super) const SCAN_COUNT: usize = 1_000;
 
-impl<H: Present> Mirror<'_, H> {
+impl<H: Present, S: Servers> Mirror<'_, H, S> {
     /// Writes the keys of `lanes` anew. Afterwards the log is read from where the rearmost of all
     /// lanes stands.
     pub(super) async fn resync(&mut self, lanes: &[u64]) -> Result<(), MirrorError> {
         tracing::warn!(lanes = lanes.len(), "the keys in Redis are written anew from the state");
         let lanes: BTreeSet<u64> = lanes.iter().copied().collect();
+        self.scrub.forget_piece();
         for lane in &lanes {
             self.begin(*lane).await?;
         }
@@ -167,7 +169,7 @@ impl<H: Present> Mirror<'_, H> {
 
     /// Deletes the keys of `lanes` that nothing asks for.
     async fn delete_strays(&mut self, lanes: &BTreeSet<u64>) -> Result<(), MirrorError> {
-        for index in 0..self.nodes.all().len() {
+        for index in 0..self.nodes.count() {
             for pattern in self.layout.patterns() {
                 let mut at = 0;
                 loop {

@@ -17,6 +17,7 @@ use super::layouts::{Known, Layout};
 use super::library;
 use super::present::{self, BLACKLIST_PREFIX, Present};
 use super::resync::field;
+use super::servers::Servers;
 use super::sink::{CALL_RECORDS_MAX, Mirror, ONLY_LANE};
 use super::writes::{Part, Write, Writes};
 
@@ -69,6 +70,11 @@ pub(super) struct Scrub {
 }
 
 impl Scrub {
+    /// The keys are written anew: a piece that was taken before says of them what is no more.
+    pub(super) fn forget_piece(&mut self) {
+        self.piece = None;
+    }
+
     /// A call writes `writes`: what they say of the piece is newer.
     pub(super) fn touched(&mut self, lane: u64, writes: &Writes) {
         let piece = self.piece.as_mut();
@@ -78,7 +84,7 @@ impl Scrub {
     }
 }
 
-impl<H: Present> Mirror<'_, H> {
+impl<H: Present, S: Servers> Mirror<'_, H, S> {
     /// Takes one piece, or compares the one that was taken, where the mirror has passed it.
     ///
     /// # Errors
@@ -124,7 +130,17 @@ impl<H: Present> Mirror<'_, H> {
             let Value::Array(items) = &answer else { return Err(library::moved(&answer)) };
             let texts: Vec<String> = items.iter().filter_map(library::text).collect();
             let pairs = texts.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone()));
-            self.note(pairs.collect::<Vec<_>>().into_iter(), &expected);
+            let pairs: Vec<_> = pairs.collect();
+            if pairs.iter().any(|(key, _)| *key == lane.keys.known) {
+                // It may have been taken over as it was: what follows from it must not be wrong
+                // again.
+                for (_, id, part) in expected.parts() {
+                    if let Some(it) = known(id, part) {
+                        self.projection.know(it);
+                    }
+                }
+            }
+            self.note(pairs.into_iter(), &expected);
         }
         Ok(())
     }
@@ -154,7 +170,7 @@ impl<H: Present> Mirror<'_, H> {
                     Walk::Keys { index, pattern, at: next }
                 } else if pattern + 1 < patterns.len() {
                     Walk::Keys { index, pattern: pattern + 1, at: 0 }
-                } else if index + 1 < self.nodes.all().len() {
+                } else if index + 1 < self.nodes.count() {
                     Walk::Keys { index: index + 1, pattern: 0, at: 0 }
                 } else {
                     self.scrub.rounds += 1;
@@ -214,6 +230,12 @@ impl<H: Present> Mirror<'_, H> {
         };
         (BTreeMap::from([(lane, writes)]), walk)
     }
+}
+
+/// An activity as the mirror's own hash has it.
+fn known(id: &str, part: &Part) -> Option<Known> {
+    let Part::Field(text) = part else { return None };
+    Known::decode(id.parse().ok()?, text)
 }
 
 fn describe(expected: &Writes, key: &str) -> String {

@@ -11,7 +11,6 @@
 //! drives the sink drops it and meets Redis anew.
 
 use std::collections::BTreeMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::core::codec;
 use engine::core::event::{Body, Event};
@@ -22,9 +21,10 @@ use super::fault::MirrorError;
 use super::layouts::Layout;
 use super::library::{self, OwnKeys};
 use super::mark::{Mark, Place};
-use super::nodes::{Nodes, Sent};
+use super::nodes::Nodes;
 use super::present::Present;
 use super::projection::{Change, Projection};
+use super::servers::{Sent as _, Servers};
 use super::writes::Writes;
 use crate::tail::{BATCH_RECORDS_MAX, Batch, FrameEnd};
 
@@ -81,10 +81,10 @@ pub enum Step {
 }
 
 /// A mirror that follows a host's log.
-pub struct Mirror<'h, H: Present> {
+pub struct Mirror<'h, H: Present, S: Servers = Nodes> {
     pub(super) host: &'h H,
     pub(super) identity: LogIdentity,
-    pub(super) nodes: Nodes,
+    pub(super) nodes: S,
     pub(super) layout: Layout,
     pub(super) projection: Projection,
     pub(super) lanes: BTreeMap<u64, Lane>,
@@ -93,20 +93,20 @@ pub struct Mirror<'h, H: Present> {
     pub(super) bounds: Bounds,
     /// How far the log was read.
     pub(super) read: Place,
-    pub(super) on_the_way: Option<OnTheWay>,
+    pub(super) on_the_way: Option<OnTheWay<S::Sent>>,
     /// Everything up to here is in Redis.
     pub(super) applied: Lsn,
     pub(super) scrub: super::scrub::Scrub,
     pub(super) resyncs: u64,
 }
 
-pub(super) struct OnTheWay {
-    sent: Sent,
+pub(super) struct OnTheWay<T> {
+    sent: T,
     reaches: Lsn,
     oldest_commit_us: u64,
 }
 
-impl<H: Present> std::fmt::Debug for Mirror<'_, H> {
+impl<H: Present, S: Servers> std::fmt::Debug for Mirror<'_, H, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Mirror").field("applied", &self.applied).finish_non_exhaustive()
     }
@@ -120,7 +120,7 @@ struct Filling {
     ends_lane: bool,
 }
 
-impl<'h, H: Present> Mirror<'h, H> {
+impl<H: Present, S: Servers> Mirror<'_, H, S> {
     /// Everything up to here is in Redis.
     pub fn applied(&self) -> Lsn {
         self.applied
@@ -232,7 +232,7 @@ impl<'h, H: Present> Mirror<'h, H> {
 
     /// The calls that the batch asks for.
     fn fold(&mut self) -> Result<Vec<(usize, Cmd)>, MirrorError> {
-        let now_us = now_us();
+        let now_us = self.host.wall_us();
         let (mut calls, mut filling) = (Vec::new(), BTreeMap::<u64, Filling>::new());
         let batch = std::mem::take(&mut self.batch);
         let (mut frames, mut before) = (batch.frame_ends().iter().peekable(), self.read);
@@ -310,9 +310,4 @@ fn place(before: Place, end: &FrameEnd, lsn: Lsn) -> Place {
     } else {
         Place { within: lsn.0 - before.lsn.0, ..before }
     }
-}
-
-fn now_us() -> u64 {
-    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX)
 }

@@ -13,6 +13,7 @@ use super::library::{OwnKeys, text};
 use super::mark::{Mark, Place};
 use super::nodes::{Address, Nodes};
 use super::present::Present;
+use super::servers::{Sent as _, Servers as _};
 use super::writes::{Write, Writes};
 
 /// Reads the keys of a layout.

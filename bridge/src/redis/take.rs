@@ -9,6 +9,7 @@ use super::layouts::Layout;
 use super::library::OwnKeys;
 use super::mark::Mark;
 use super::nodes::{Address, Nodes};
+use super::servers::Servers as _;
 use super::sink::ONLY_LANE;
 
 /// Makes the cursors in the Redis at `url` those of `identity`, without a place: its server writes

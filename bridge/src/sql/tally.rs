@@ -1,6 +1,6 @@
 //! What the tables hold of one activity, in figures: for whoever checks a sale from outside.
 
-use engine::core::ids::ActivityId;
+use engine::core::ids::{ActivityId, ReservationId};
 
 use super::queries::Queries;
 use super::store::{StoreError, Value};
@@ -16,6 +16,8 @@ const WHOLE: &str = "SELECT COUNT(*) FROM orders o \
 
 const UNITS: &str = "SELECT total_stock, stock, locked_stock, sold_stock \
      FROM flashsale_activities WHERE id = ?";
+
+const MADE: &str = "SELECT COUNT(*) FROM flashsale_pre_deductions WHERE id = ?";
 
 /// An activity in figures, all of one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -35,6 +37,17 @@ pub struct Tally {
 }
 
 impl Queries {
+    /// Whether the reservation has become an order or a dead letter.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub async fn shows(&self, id: ReservationId) -> Result<bool, StoreError> {
+        let mut snapshot = self.snapshot().await?;
+        let records = snapshot.rows(MADE, &[Value::integer(id.get())]).await?;
+        let count: u64 = records.first().map_or(Ok(0), |record| record.number(0))?;
+        Ok(count > 0)
+    }
+
     /// What SQL holds of `activity`.
     ///
     /// # Errors

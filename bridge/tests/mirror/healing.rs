@@ -129,6 +129,32 @@ async fn what_the_mirror_keeps_of_activities_is_not_believed_blindly() {
 }
 
 #[tokio::test]
+async fn a_lie_about_an_activity_that_was_believed_is_corrected_for_good() {
+    let mut shop = shop(7).await;
+    let text: String = shop.say("HGET sluice:mirror 30001");
+    let mut words: Vec<_> = text.split(' ').collect();
+    // The end of the sale: the keys' ends follow from it.
+    words[5] = "4000000000000";
+    let mut lie = redis::cmd("HSET");
+    lie.arg("sluice:mirror").arg("30001").arg(words.join(" "));
+    let () = lie.query(&mut shop.redis).unwrap();
+    let sale = shop.sale.clone();
+    let mut mirror = shop.meet().await.unwrap();
+    sale.run(60);
+    while mirror.step().await.unwrap() != Step::CaughtUp {}
+    let end = mirror.scrub_rounds() + 2;
+    while mirror.scrub_rounds() < end {
+        mirror.scrub().await.unwrap();
+        mirror.step().await.unwrap();
+    }
+    assert!(mirror.take_repairs().iter().any(|it| it.key == "sluice:mirror"));
+    sale.run(60);
+    while mirror.step().await.unwrap() != Step::CaughtUp {}
+    drop(mirror);
+    shop.assert_same();
+}
+
+#[tokio::test]
 async fn a_state_that_moves_while_it_is_read_is_written_right() {
     for seed in 10..20 {
         let mut shop = shop(seed).await;
@@ -223,6 +249,23 @@ async fn a_scrubber_beside_a_running_sale_repairs_nothing_that_is_right() {
 }
 
 #[tokio::test]
+async fn what_a_scrubber_took_before_the_keys_were_written_anew_is_not_written() {
+    let mut shop = shop(27).await;
+    let sale = shop.sale.clone();
+    let _: u64 = shop.say("HDEL sluice:mirror 30001");
+    sale.run(30);
+    let mut mirror = shop.meet().await.unwrap();
+    // A piece of the state that the mirror has yet to pass.
+    mirror.scrub().await.unwrap();
+    sale.run(60);
+    while mirror.step().await.unwrap() != Step::CaughtUp {}
+    assert!(mirror.was_resynced());
+    mirror.scrub().await.unwrap();
+    drop(mirror);
+    shop.assert_same();
+}
+
+#[tokio::test]
 async fn keys_that_were_evicted_come_back() {
     let mut shop = shop(22).await;
     let before = keys::present(&mut shop.redis, "flashsale:*").len();
@@ -250,6 +293,26 @@ async fn a_full_server_is_asked_again_until_it_has_room() {
     let () = shop.say("CONFIG SET maxmemory 0");
     assert!(!shop.catch_up().await.unwrap());
     shop.assert_same();
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_to_be_written_is_asked_again_and_says_why() {
+    let table = [
+        ("ACL SETUSER default -fcall", "perm", "ACL SETUSER default +fcall"),
+        // A replica whose primary is away: it answers, and takes no writes.
+        ("REPLICAOF 127.0.0.1 1", "read only", "REPLICAOF NO ONE"),
+    ];
+    for (refusal, says, mend) in table {
+        let mut shop = shop(26).await;
+        shop.sale.run(30);
+        let () = shop.say(refusal);
+        let error = shop.catch_up().await.unwrap_err();
+        let told = error.to_string();
+        assert!(error.is_transient() && told.contains(says) && !told.contains('\n'), "{told}");
+        let () = shop.say(mend);
+        assert!(!shop.catch_up().await.unwrap(), "nothing was lost");
+        shop.assert_same();
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,8 @@
 //! | `fencing` | forks, and two servers on one Redis |
 //! | `events` | what no call of the library leads to, and the SKU layouts |
 //! | `thread` | the running mirror of a running engine |
+//! | `failover` | a replica that was behind takes over under the running mirror |
+//! | `relay` | the address that it takes over |
 //! | `clustered` | layout `cluster` on three masters |
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -18,11 +20,13 @@
 
 mod clustered;
 mod events;
+mod failover;
 mod fencing;
 mod following;
 mod healing;
 mod keys;
 mod library;
+mod relay;
 mod sale;
 #[path = "../support/mod.rs"]
 mod support;

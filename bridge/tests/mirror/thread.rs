@@ -20,14 +20,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ACTOR: Actor<'static> = Actor { name: "ops", request_id: "req-1" };
 const SHOPPERS: u64 = 500;
 
-fn open(directory: &Path) -> Engine {
+pub fn open(directory: &Path) -> Engine {
     let mut options = EngineOptions::new(directory.join("data"));
     options.segment_bytes = 8 << 20;
     options.accept_file_system = true;
     Engine::open(options).unwrap().0
 }
 
-fn create(engine: &Engine) -> ActivityId {
+pub fn create(engine: &Engine) -> ActivityId {
     let definition = Definition {
         sku: SkuId::new(20_001).unwrap(),
         title: "sneaker",
@@ -46,7 +46,7 @@ fn create(engine: &Engine) -> ActivityId {
 }
 
 /// Shoppers buy; every fifth gives back.
-fn sell(engine: &Engine, activity: ActivityId, first: u64) {
+pub fn sell(engine: &Engine, activity: ActivityId, first: u64) {
     let pending: Vec<_> = (first..first + SHOPPERS)
         .map(|user| {
             let request = format!("request-{user}");
@@ -62,7 +62,7 @@ fn sell(engine: &Engine, activity: ActivityId, first: u64) {
     }
 }
 
-fn assert_same(engine: &Engine, server: &Valkey) {
+pub fn assert_same(engine: &Engine, server: &Valkey) {
     let mut library = Library::load(server.connect(3));
     let () = say(&mut library.connection, "FLUSHDB");
     library.replay(engine, engine.durable_lsn());
@@ -77,7 +77,7 @@ fn options(server: &Valkey) -> Options {
     options
 }
 
-fn wait_caught_up(engine: &Engine, watcher: &MirrorWatcher) {
+pub fn wait_caught_up(engine: &Engine, watcher: &MirrorWatcher) {
     wait_for(|| {
         let status = watcher.status();
         status.sink.state == State::Running

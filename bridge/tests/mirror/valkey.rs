@@ -123,7 +123,8 @@ fn cluster_node(port: u16, bus: u16) -> Valkey {
     ])
 }
 
-fn free_ports(count: usize) -> Vec<u16> {
+/// Ports that nobody listens at.
+pub fn free_ports(count: usize) -> Vec<u16> {
     let held: Vec<_> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
     held.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
 }

@@ -1,12 +1,13 @@
 //! Time passing: unpaid reservations are given back, activities publish themselves, the clock is
 //! steered.
 
+use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use wal::{AbortOnPanic, Busy, Class};
+use wal::{AbortOnPanic, Busy, Class, Ticket};
 
 use super::engine::{COMMAND_ROOM, Engine, Inner, RESTORE_ROOM, record};
 use super::error::OpenError;
@@ -21,6 +22,10 @@ const TICK: Duration = Duration::from_millis(100);
 
 /// Reservations given back under one hold of a shard: buyers wait no longer than these take.
 const GIVE_BACKS_PER_HOLD: usize = 128;
+
+/// Holds whose give-backs are not yet durable: some 4,000 give-backs, well below what may be in
+/// flight. A whole sale that times out at once must leave room for those who buy meanwhile.
+const HOLDS_IN_FLIGHT_MAX: usize = 32;
 
 /// Ticks between two looks for activities that publish themselves.
 const PUBLISH_TICKS: u32 = 5;
@@ -84,8 +89,9 @@ impl Engine {
         if serving_since_ms == u64::MAX || self.timers_held() {
             return;
         }
+        let mut in_flight = VecDeque::with_capacity(HOLDS_IN_FLIGHT_MAX + 1);
         for index in 0..self.inner.log.format().shard_count {
-            self.expire_shard(index, serving_since_ms);
+            self.expire_shard(index, serving_since_ms, &mut in_flight);
             if tick.is_multiple_of(PUBLISH_TICKS) {
                 self.publish_due(index);
             }
@@ -104,8 +110,9 @@ impl Engine {
         let _ = serving.fetch_update(Ordering::AcqRel, Ordering::Acquire, later);
     }
 
-    /// Gives everything back that is overdue in a shard, letting others in between.
-    fn expire_shard(&self, index: u16, serving_since_ms: u64) {
+    /// Gives everything back that is overdue in a shard, letting others in between. `in_flight` are
+    /// the last records of the holds that are not known to be durable.
+    fn expire_shard(&self, index: u16, serving_since_ms: u64, in_flight: &mut VecDeque<Ticket>) {
         let now_ms = self.inner.clock.now_ms();
         loop {
             let mut shard = self.lock(index);
@@ -117,7 +124,13 @@ impl Engine {
             match due {
                 Some((due_ms, activity)) if due_ms <= now_ms => {
                     // No room now: the next tick tries again.
-                    if self.expire_activity(index, activity, serving_since_ms).is_err() {
+                    let held = self.expire_activity(index, activity, serving_since_ms);
+                    let Ok(last) = held else { return };
+                    in_flight.push_back(last);
+                    if in_flight.len() > HOLDS_IN_FLIGHT_MAX
+                        && let Some(oldest) = in_flight.pop_front()
+                        && self.inner.log.wait_durable(oldest).is_err()
+                    {
                         return;
                     }
                 }
@@ -126,12 +139,14 @@ impl Engine {
         }
     }
 
+    /// Gives back what is overdue in an activity, as much as goes under one hold; the last record
+    /// of its shard.
     fn expire_activity(
         &self,
         index: u16,
         activity: ActivityId,
         serving_since_ms: u64,
-    ) -> Result<(), Busy> {
+    ) -> Result<Ticket, Busy> {
         let command = Command::Expire { serving_since_ms };
         let mut shard = self.lock(index);
         let room = RESTORE_ROOM * GIVE_BACKS_PER_HOLD;
@@ -143,7 +158,7 @@ impl Engine {
             };
             record(&mut shard, &mut batch, RESTORE_ROOM, events.iter(), 0);
         }
-        Ok(())
+        Ok(Ticket { shard: index, shard_seq: shard.applied_seq() })
     }
 
     fn publish_due(&self, index: u16) {

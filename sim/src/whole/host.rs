@@ -1,10 +1,13 @@
 //! What the engine and its bridge get in place of the machine: a clock, and somebody who commits.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bridge::host::{Failure, Host};
-use engine::core::ids::OrderPrefix;
+use bridge::redis::Present;
+use engine::core::activity::Activity;
+use engine::core::ids::{ActivityId, OrderPrefix, ReservationId};
 use engine::{Busy, Engine, TimeSource};
 use wal::{LogIdentity, Lsn};
 
@@ -36,7 +39,7 @@ impl TimeSource for SimTime {
 
 /// The engine as its bridge sees it where nobody else commits.
 #[derive(Clone)]
-pub(super) struct SimHost(pub(super) Engine);
+pub(super) struct SimHost(pub(super) Engine, pub(super) Arc<SimTime>);
 
 impl Host for SimHost {
     type Source = wal::Reader;
@@ -80,5 +83,36 @@ impl Host for SimHost {
             let _ = told.wait().map_err(|_| Busy::LogUnavailable)?;
         }
         Ok(())
+    }
+}
+
+impl Present for SimHost {
+    fn activities(&self) -> Vec<ActivityId> {
+        Present::activities(&self.0)
+    }
+
+    fn look<T>(&self, id: ActivityId, read: impl FnOnce(&Activity) -> T) -> Option<T> {
+        Present::look(&self.0, id, read)
+    }
+
+    fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
+        Present::activity_of(&self.0, id)
+    }
+
+    fn settle(&self) -> Option<Lsn> {
+        self.0.commit().ok()?;
+        self.0.settle()
+    }
+
+    fn mirror_confirmed(&self, lsn: Lsn) {
+        self.0.mirror_confirmed(lsn);
+    }
+
+    fn wall_us(&self) -> u64 {
+        self.1.wall_ms() * 1_000
+    }
+
+    fn controls(&self, prefix: &str) -> Vec<(String, u64)> {
+        Present::controls(&self.0, prefix)
     }
 }

@@ -10,6 +10,8 @@ use engine::core::event::{Body, DeadLetterResolution, Figures, Pool, RestoreReas
 use engine::core::ids::{ActivityId, ReservationId, UserId};
 use wal::{Lsn, Reader};
 
+use super::keys::KeyHistory;
+
 /// Where a reservation is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Life {
@@ -58,6 +60,8 @@ pub(super) struct Ledger {
     pub(super) requests: BTreeMap<Request, ReservationId>,
     /// Units given back, each give-back once.
     pub(super) give_backs: u64,
+    /// What the keys in Redis must be, at every LSN.
+    pub(super) keys: KeyHistory,
     at: Lsn,
     chain: u32,
 }
@@ -80,8 +84,10 @@ impl Ledger {
                 let event = codec::decode(record.kind, record.kind_version, record.body)
                     .map_err(|error| format!("LSN {}: {error}", record.lsn))?;
                 self.take(&event.body).map_err(|what| format!("LSN {}: {what}", record.lsn))?;
+                self.keys.take(record.lsn, &event);
             }
             if frame.first_lsn <= frame.last_lsn {
+                self.keys.frame(frame.last_lsn, frame.commit_us);
                 (self.at, self.chain) = (frame.last_lsn, frame.chain);
             }
         }

@@ -37,8 +37,10 @@ pub(super) fn meet(shop: &mut Shop) -> Result<(), Stop> {
         return Err(Stop::Wrong("O11: the sink fails though nothing is wrong".into()));
     }
     compare(shop).map_err(Stop::Wrong)?;
+    shop.heal_redis()?;
     meet_a_stranger(shop)?;
     compare(shop).map_err(Stop::Wrong)?;
+    shop.heal_redis()?;
     let (live, replayed) = shop.digests()?;
     if live != replayed {
         return Err(Stop::Wrong("O9: the log opened anew is another state".into()));

@@ -1,10 +1,13 @@
 //! H5: the whole system in one thread. The engine on the simulated disk, the real projection over
-//! a database in memory, shoppers who repeat themselves, and everything that can befall them.
+//! a database in memory, the real mirror over a Redis in memory, shoppers who repeat themselves,
+//! and everything that can befall them.
 //!
 //! One seed is one run of some hundred steps, with fault rates of its own. The power is cut at any
 //! operation of the disk; the database refuses, loses the answer of a COMMIT, goes away, and comes
-//! back as an older self. In the end the faults stop, everything must meet within a bounded number
-//! of steps (O11), and four books that were kept apart must agree:
+//! back as an older self; [`redis`] loses keys, functions, calls and whole lives. After every step
+//! of the mirror the keys must be those of the log where its cursor is (O7). In the end the faults
+//! stop, everything must meet within a bounded number of steps (O11), and five books that were kept
+//! apart must agree:
 //!
 //! | book | what must hold |
 //! |---|---|
@@ -12,11 +15,15 @@
 //! | the [`ledger`] of the log | units add up at every record; a request is one reservation |
 //! | the engine | its state is the ledger's, and that of the same log opened anew |
 //! | SQL | every reservation one order or one dead letter, units and flows as in the ledger |
+//! | Redis | every key, its end, the cursor, as the ledger's events have them |
 
 mod host;
+mod keys;
 mod ledger;
 mod meet;
+mod mirror;
 pub mod planted;
+pub mod redis;
 mod relations;
 mod shop;
 mod shoppers;
@@ -76,7 +83,13 @@ fn one(seed: u64, report: &mut Report) {
                     ("give-backs", shop.ledger.give_backs),
                     ("crashes", shop.crashes),
                     ("sink failures", shop.failures),
+                    ("segments given back", shop.segments_retired),
                     ("transactions", shop.sql.commits()),
+                    ("mirror calls", shop.redis.counts().0),
+                    ("mirror failures", shop.sessions.failed),
+                    ("redis faults", shop.redis.counts().1),
+                    ("resyncs", shop.sessions.resyncs),
+                    ("repairs", shop.sessions.repairs),
                 ];
                 Ok(())
             }

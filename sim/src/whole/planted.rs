@@ -13,12 +13,28 @@ pub enum Bug {
     UnclearIsDone,
     /// A retried request that was not told its outcome is asked under a new id.
     RetryUnderNewId,
+    /// The mirror's cursor moves in a call of its own, behind the keys.
+    CursorApart,
+    /// The log is given back up to what is in Redis, not to what Redis has synced.
+    ConfirmedUnsynced,
+    /// `sluice:stale` goes while the keys are still being written anew.
+    StaleClearedEarly,
+    /// Writing the keys anew leaves those that nothing asks for.
+    StraysKept,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: &[Self] =
-        &[Self::CursorOutside, Self::InsertIgnore, Self::UnclearIsDone, Self::RetryUnderNewId];
+    pub const ALL: &[Self] = &[
+        Self::CursorOutside,
+        Self::InsertIgnore,
+        Self::UnclearIsDone,
+        Self::RetryUnderNewId,
+        Self::CursorApart,
+        Self::ConfirmedUnsynced,
+        Self::StaleClearedEarly,
+        Self::StraysKept,
+    ];
 }
 
 thread_local! {

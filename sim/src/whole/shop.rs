@@ -10,20 +10,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bridge::follow::{FollowError, Follower, Step};
-use bridge::sql::sink::OrderOptions;
+use bridge::sql::sink::{OrderOptions, SINK_NAME};
 use engine::core::command::Refusal;
 use engine::core::ids::{ActivityId, ReservationId};
 use engine::{Busy, Engine, EngineOptions, Pending, PublicStatus, Purchase, Refused, TimeSource};
-use wal::LogUnavailable;
 use wal::device::sim::{Fate, Image, SimDevice};
+use wal::{LogUnavailable, SinkClass};
 
 use super::host::{SimHost, SimTime};
 use super::ledger::{Ledger, Request};
+use super::mirror::Sessions;
 use super::planted::{self, Bug};
+use super::redis::SimRedis;
 use super::sql::SimSql;
 use crate::fates::Random;
 
-const SEGMENT_BYTES: u64 = 256 * 1024;
+/// Small, so that a run fills several and gives some back.
+const SEGMENT_BYTES: u64 = 128 * 1024;
 
 /// A purchase whose answer is not told yet.
 pub(super) struct Asked {
@@ -61,7 +64,7 @@ impl From<LogUnavailable> for Stop {
     }
 }
 
-/// The process, its disk and its database.
+/// The process, its disk, its database and its Redis.
 pub(super) struct Shop {
     device: SimDevice,
     engine: Option<Engine>,
@@ -69,6 +72,10 @@ pub(super) struct Shop {
     pub(super) time: Arc<SimTime>,
     /// The database.
     pub(super) sql: SimSql,
+    /// Redis.
+    pub(super) redis: SimRedis,
+    /// The mirror's sessions with it.
+    pub(super) sessions: Sessions,
     /// What the log says.
     pub(super) ledger: Ledger,
     /// What was said.
@@ -80,15 +87,20 @@ pub(super) struct Shop {
     pub(super) crashes: u64,
     /// Meetings with the database that failed, for the report.
     pub(super) failures: u64,
+    /// Segments of the log that were given back, for the report.
+    pub(super) segments_retired: u64,
 }
 
 impl Shop {
     /// A shop that has not opened yet.
     pub(super) fn new(seed: u64, start_ms: u64) -> Self {
+        let time = Arc::new(SimTime::new(start_ms));
         Self {
             device: SimDevice::new(Image::empty(seed)),
             engine: None,
-            time: Arc::new(SimTime::new(start_ms)),
+            redis: SimRedis::new(seed ^ 0x4ED15, Arc::clone(&time)),
+            sessions: Sessions::default(),
+            time,
             sql: SimSql::new(seed ^ 0x51),
             ledger: Ledger::default(),
             told: Told::default(),
@@ -96,6 +108,7 @@ impl Shop {
             random: Random(seed),
             crashes: 0,
             failures: 0,
+            segments_retired: 0,
         }
     }
 
@@ -110,19 +123,56 @@ impl Shop {
         let options = EngineOptions {
             shard_count: 4,
             segment_bytes: SEGMENT_BYTES,
-            frame_bytes_max: 64 * 1024,
+            frame_bytes_max: 48 * 1024,
             in_flight_bytes_max: 256 * 1024,
             threads: false,
             on_fatal: Box::new(|_| {}),
+            sinks: vec![(SINK_NAME.to_owned(), SinkClass::MustDeliver)],
             time: Some(Arc::clone(&self.time) as Arc<dyn TimeSource>),
             ..EngineOptions::new("sim")
         };
+        self.device.clock_reaches_us(self.time.wall_ms() * 1_000);
         let (engine, _) = Engine::open_on(Arc::new(self.device.clone()), options)
             .map_err(|error| Stop::Wrong(format!("the engine does not open: {error}")))?;
         self.ledger.read(engine.reader()).map_err(Stop::Wrong)?;
         engine.serving();
         self.engine = Some(engine.clone());
         Ok(engine)
+    }
+
+    /// The engine, as its sinks see it.
+    ///
+    /// # Errors
+    /// As [`Shop::engine`].
+    pub(super) fn host(&mut self) -> Result<SimHost, Stop> {
+        Ok(SimHost(self.engine()?, Arc::clone(&self.time)))
+    }
+
+    /// Whether the process runs.
+    pub(super) const fn is_open(&self) -> bool {
+        self.engine.is_some()
+    }
+
+    /// Lets time pass, and the engine do what has fallen due.
+    ///
+    /// # Errors
+    /// As [`Shop::engine`].
+    pub(super) fn pass(&mut self, ms: u64) -> Result<(), Stop> {
+        self.time.advance_ms(ms);
+        self.device.clock_reaches_us(self.time.wall_ms() * 1_000);
+        self.engine()?.pass_time();
+        Ok(())
+    }
+
+    /// Makes a snapshot and gives back what of the log nobody needs.
+    ///
+    /// # Errors
+    /// Where the disk of this simulation refuses.
+    pub(super) fn snapshot(&mut self) -> Result<(), Stop> {
+        let made = self.engine()?.snapshot();
+        let made = made.map_err(|error| Stop::Wrong(format!("no snapshot is made: {error}")))?;
+        self.segments_retired += made.map_or(0, |made| made.segments_retired);
+        Ok(())
     }
 
     /// Asks for a purchase; it is told with the next commit.
@@ -253,7 +303,7 @@ impl Shop {
         steps: u64,
         mut between: impl FnMut(&mut Self) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
-        let host = SimHost(self.engine()?);
+        let host = self.host()?;
         let run = self.crashes;
         let store = self.sql.clone();
         let options = OrderOptions::default();
@@ -329,10 +379,16 @@ impl Shop {
     }
 }
 
-/// What a future gives that never waits.
-fn ready<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(output) => output,
-        Poll::Pending => panic!("nothing in the simulation waits"),
+/// Turns that a future may leave to others.
+const TURNS_MAX: usize = 16;
+
+/// What a future gives that never waits, though it may let others have their turn.
+pub(super) fn ready<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    for _ in 0..TURNS_MAX {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return output;
+        }
     }
+    panic!("nothing in the simulation waits")
 }

@@ -4,8 +4,9 @@ use engine::core::event::{Actor, DeadLetterPolicy, Definition, LatePayment, Rest
 use engine::core::ids::{ActivityId, ReservationId, SkuId, UserId};
 
 use super::ledger::Life;
+use super::mirror::Blow;
 use super::shop::{Shop, Stop};
-use super::sql;
+use super::{redis, sql};
 use crate::fates::Random;
 
 const ACTOR: Actor<'static> = Actor { name: "operator", request_id: "sim" };
@@ -20,6 +21,7 @@ pub(super) struct Rates {
     weights: [u64; KINDS.len()],
     crash: u64,
     sql: sql::Rates,
+    redis: redis::Rates,
 }
 
 #[derive(Clone, Copy)]
@@ -34,14 +36,18 @@ enum Kind {
     Operate,
     Restock,
     Follow,
+    Mirror,
     Cut,
     Close,
     Down,
     Remember,
     FailOver,
+    Snapshot,
+    RememberRedis,
+    Strike(Blow),
 }
 
-const KINDS: [(Kind, u64); 15] = [
+const KINDS: [(Kind, u64); 24] = [
     (Kind::Buy, 40),
     (Kind::Repeat, 12),
     (Kind::BuyOtherwise, 3),
@@ -52,12 +58,28 @@ const KINDS: [(Kind, u64); 15] = [
     (Kind::Operate, 4),
     (Kind::Restock, 4),
     (Kind::Follow, 25),
+    (Kind::Mirror, 25),
     (Kind::Cut, 3),
     (Kind::Close, 1),
     (Kind::Down, 2),
     (Kind::Remember, 3),
     (Kind::FailOver, 1),
+    (Kind::Snapshot, 4),
+    (Kind::RememberRedis, 3),
+    (Kind::Strike(Blow::Down), 2),
+    (Kind::Strike(Blow::Crash), 3),
+    (Kind::Strike(Blow::FailOver), 1),
+    (Kind::Strike(Blow::Flush), 1),
+    (Kind::Strike(Blow::FlushFunctions), 1),
+    (Kind::Strike(Blow::Disturb), 5),
 ];
+
+/// Places in [`KINDS`].
+const BUY: usize = 0;
+const FOLLOW: usize = 9;
+const MIRROR: usize = 10;
+const FAIL_OVER: usize = 15;
+const SNAPSHOT: usize = 16;
 
 impl Rates {
     /// The rates of a run.
@@ -67,13 +89,21 @@ impl Rates {
             *weight *= [0, 1, 1, 1, 3][random.index(5)];
         }
         // Without these nothing happens at all.
-        weights[0] += 20;
-        weights[9] += 5;
+        weights[BUY] += 20;
+        weights[FOLLOW] += 5;
+        weights[MIRROR] += 5;
+        // A database that comes back older than the log reaches needs a person.
+        weights[[FAIL_OVER, SNAPSHOT][random.index(2)]] = 0;
         let mut rate = |most: u64| if random.below(2) == 0 { 0 } else { random.below(most) };
         Self {
             weights,
             crash: rate(150),
             sql: sql::Rates { refused: rate(40), answer_lost: rate(150), commit_lost: rate(80) },
+            redis: redis::Rates {
+                lost_before: rate(30),
+                lost_behind: rate(30),
+                slow_sync: rate(500),
+            },
         }
     }
 
@@ -95,11 +125,19 @@ impl Rates {
 /// A broken promise.
 pub(super) fn step(shop: &mut Shop, rates: &Rates) -> Result<(), Stop> {
     shop.sql.set_rates(rates.sql);
+    shop.redis.set_rates(rates.redis);
     let kind = rates.kind(&mut shop.random);
     match kind {
         Kind::Follow => {
             let steps = 1 + shop.random.below(4);
             return shop.follow(steps, |shop| {
+                let kind = rates.kind(&mut shop.random);
+                act(shop, kind, rates)
+            });
+        }
+        Kind::Mirror => {
+            let steps = 1 + shop.random.below(6);
+            return shop.mirror(steps, |shop| {
                 let kind = rates.kind(&mut shop.random);
                 act(shop, kind, rates)
             });
@@ -137,8 +175,7 @@ fn act(shop: &mut Shop, kind: Kind, rates: &Rates) -> Result<(), Stop> {
         }
         Kind::Time => {
             let ms = [100, 1_000, 20_000, 70_000][shop.random.index(4)];
-            shop.time.advance_ms(ms);
-            shop.engine()?.pass_time();
+            shop.pass(ms)?;
             shop.commit(rates.crash)?;
         }
         Kind::Operate => operate(shop, rates)?,
@@ -159,8 +196,11 @@ fn act(shop: &mut Shop, kind: Kind, rates: &Rates) -> Result<(), Stop> {
         Kind::FailOver => {
             shop.sql.fail_over();
         }
+        Kind::Snapshot => shop.snapshot()?,
+        Kind::RememberRedis => shop.redis.remember(),
+        Kind::Strike(blow) => shop.strike(blow)?,
         // Taken by the step around this one.
-        Kind::Follow | Kind::Cut | Kind::Close => {}
+        Kind::Follow | Kind::Mirror | Kind::Cut | Kind::Close => {}
     }
     if shop.random.below(3) > 0 {
         shop.commit(rates.crash)?;

@@ -24,7 +24,7 @@ const RULES: &[Rule] = &[
         tests: &["functions", "migrations"],
     },
     Rule { name: "functions", product: &["engine"], tests: &[] },
-    Rule { name: "sim", product: &["bridge", "engine", "wal"], tests: &[] },
+    Rule { name: "sim", product: &["bridge", "engine", "wal"], tests: &["functions"] },
     Rule { name: "benches", product: &["bridge", "engine", "wal"], tests: &["migrations"] },
     Rule { name: "benches/uring", product: &["wal"], tests: &[] },
     Rule { name: "loom-tests", product: &["engine", "wal"], tests: &[] },

@@ -3,8 +3,9 @@
 //! [`shared`] and [`options`] say what is wanted, [`plan`] which request comes when, at which
 //! [`pace`], [`tokens`] and [`wire`] prepare the bytes, [`drive`] sends them over its connections,
 //! [`tally`] counts what comes back, and [`timeline`] when it did. Then the accepted purchases are
-//! followed until they are orders, [`verify`] compares them with the server's own figures and
-//! [`books`] with its database, [`report`] prints all of it, and [`plot`] draws it.
+//! followed until they are orders, [`lag`] tells how long the stores took, [`verify`] compares them
+//! with the server's own figures and [`books`] with its database, [`report`] prints all of it, and
+//! [`plot`] draws it.
 //!
 //! The generator is built to be cheap, because it usually shares its machine with the server it
 //! measures: no allocation per request, no hop between threads, tokens signed up front.
@@ -12,6 +13,7 @@
 mod books;
 mod client;
 mod drive;
+mod lag;
 mod options;
 mod pace;
 mod plan;
@@ -37,6 +39,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use books::Books;
 use client::{Client, ExchangeError};
 use drive::Load;
+use lag::Watch;
 use options::HttpArgs;
 use plot::PlotError;
 use progress::Display;
@@ -107,6 +110,8 @@ enum BenchError {
     DatabaseUrl(#[from] UrlError),
     #[error("database: {0}")]
     Database(#[from] StoreError),
+    #[error("{0}")]
+    Redis(String),
     #[error("an activity's id is a positive number below 2^53")]
     Activity,
     #[error("the generator could not run: {0}; fewer --connections or --threads may help")]
@@ -142,14 +147,15 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
     let admin_token = signer.sign(first_user, Role::Admin, TOKEN_TTL)?;
     let mut admin = Admin::new(Client::new(address, args.load.timeout), &authority, admin_token);
     let before = runtime.block_on(prepare(&mut admin, args))?;
-    let caught_up_by = Instant::now() + args.drain_timeout;
-    let books = args.database.as_deref().map(|url| Books::open(url, &before, caught_up_by));
+    let caught_up_by = Instant::now() + args.load.drain_timeout;
+    let books = args.load.database.as_deref().map(|url| Books::open(url, &before, caught_up_by));
     let books = books.map(|open| runtime.block_on(open)).transpose()?;
 
     let tokens = TokenTable::sign(args.load.shoppers, |shopper| {
         signer.sign(first_user + u64::from(shopper), Role::User, TOKEN_TTL)
     })?;
     let template = PurchaseTemplate::new(&authority, before.id, run_number());
+    let watch = Watch::begin(before.id, &args.load)?;
     let load = Arc::new(Load {
         protocol: Http { template, tokens },
         plan,
@@ -161,14 +167,17 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
         threads: args.load.threads(),
         address,
         time_out: args.load.timeout,
+        samples: watch.samples(),
     });
     let mut display = Display::new(requests, args.load.quiet);
     let (mut tally, elapsed) = drive::run(&load, |progress| display.show(progress))?;
+    watch.ended(&tally.acceptances);
     let mut scene = Scene { args, load, authority, admin, before, books };
     let (checks, drain) = runtime.block_on(scene.check(&mut tally, &display))?;
+    let lags = &watch.lags()?;
     display.finish();
     let run = args.describe(before.id, requests);
-    publish(&Report { run, tally: &tally, elapsed, drain, checks: &checks }, &args.load)
+    publish(&Report { run, tally: &tally, elapsed, drain, lags, checks: &checks }, &args.load)
 }
 
 /// What a run over HTTP is checked with.
@@ -195,7 +204,7 @@ impl Scene<'_> {
             return Ok((Vec::new(), None));
         }
         let last_answer = Instant::now();
-        let deadline = last_answer + self.args.drain_timeout;
+        let deadline = last_answer + self.args.load.drain_timeout;
         let unknown = std::mem::take(&mut tally.unsettled);
         let (settled, unsettled) = verify::settle(load, &unknown, deadline).await;
         tally.acceptances.extend(settled);

@@ -2,10 +2,9 @@
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
-use std::time::Duration;
 
 use super::BenchError;
-use super::shared::{LoadArgs, parse_duration};
+use super::shared::LoadArgs;
 
 /// Arguments of `sluice bench http`.
 #[derive(Clone, Debug, clap::Args)]
@@ -24,12 +23,6 @@ pub(crate) struct HttpArgs {
     /// SKU of the activity that is made (the demo has 20001)
     #[arg(long, default_value_t = 20_001, conflicts_with = "activity", value_name = "ID")]
     pub(super) sku: u64,
-    /// The longest wait for the accepted purchases to become orders
-    #[arg(long, default_value = "60s", value_parser = parse_duration)]
-    pub(super) drain_timeout: Duration,
-    /// The server's database, to count the orders there, too: sqlite:PATH or mysql://...
-    #[arg(long, value_name = "URL")]
-    pub(super) database: Option<String>,
 }
 
 impl HttpArgs {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::lag::Lag;
 use super::tally::{Latencies, Tally};
 use super::timeline::Bin;
 use super::verify::Check;
@@ -23,6 +24,8 @@ pub(super) struct Report<'a> {
     pub(super) elapsed: Duration,
     /// Last answer to last order; `None` where no orders were waited for.
     pub(super) drain: Option<Duration>,
+    /// How long purchases took until the stores showed them.
+    pub(super) lags: &'a [Lag],
     /// The verdicts; empty where the run was not checked.
     pub(super) checks: &'a [Check],
 }
@@ -43,6 +46,7 @@ impl Report<'_> {
         json!({
             "run": self.run,
             "elapsed_s": self.elapsed.as_secs_f64(),
+            "lags": self.lags_json(),
             "drain_s": self.drain.map(|drain| drain.as_secs_f64()),
             "answers": kinds,
             "refused_by_code": self.tally.codes,
@@ -81,6 +85,16 @@ impl Report<'_> {
         ]
     }
 
+    /// By store: from acceptance to being there, and the last one from the last answer.
+    fn lags_json(&self) -> Value {
+        let lag = |Lag { name, sampled, last }: &Lag| {
+            let mut value = self.latencies_json(sampled);
+            value["last_s"] = last.as_secs_f64().into();
+            (name.replace(' ', "_").to_lowercase(), value)
+        };
+        self.lags.iter().map(lag).collect::<serde_json::Map<_, _>>().into()
+    }
+
     fn latencies_json(&self, latencies: &Latencies) -> Value {
         let mut value = json!({
             "count": latencies.count(),
@@ -91,6 +105,15 @@ impl Report<'_> {
             value[key] = latencies.quantile_us(quantile).into();
         }
         value
+    }
+
+    fn row(&self, f: &mut fmt::Formatter<'_>, name: &str, latencies: &Latencies) -> fmt::Result {
+        write!(f, "{name:<24}{:>10}", latencies.count())?;
+        write!(f, "{:>12.0}", self.per_second(latencies.count()))?;
+        for (_, _, quantile) in QUANTILES {
+            write!(f, "{:>11}", milliseconds(latencies.quantile_us(quantile)))?;
+        }
+        writeln!(f, "{:>11}", milliseconds(latencies.max_us()))
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a rate is shown with four digits")]
@@ -111,12 +134,7 @@ impl fmt::Display for Report<'_> {
         }
         writeln!(f, "{:>11}", "max ms")?;
         for (name, latencies) in self.kinds() {
-            write!(f, "{name:<24}{:>10}", latencies.count())?;
-            write!(f, "{:>12.0}", self.per_second(latencies.count()))?;
-            for (_, _, quantile) in QUANTILES {
-                write!(f, "{:>11}", milliseconds(latencies.quantile_us(quantile)))?;
-            }
-            writeln!(f, "{:>11}", milliseconds(latencies.max_us()))?;
+            self.row(f, name, latencies)?;
         }
         for (code, count) in &self.tally.codes {
             writeln!(f, "  refused {code:<14}{count:>10}")?;
@@ -124,9 +142,18 @@ impl fmt::Display for Report<'_> {
         for (error, count) in &self.tally.errors {
             writeln!(f, "  error {error:<16}{count:>10}")?;
         }
+        if !self.lags.is_empty() {
+            writeln!(f, "\naccepted, until it is there (sampled)")?;
+        }
+        for Lag { name, sampled, .. } in self.lags {
+            self.row(f, name, sampled)?;
+        }
         write!(f, "\nload {:.2} s", self.elapsed.as_secs_f64())?;
         if let Some(drain) = self.drain {
             write!(f, ", last order {:.2} s after the last answer", drain.as_secs_f64())?;
+        }
+        for Lag { name, last, .. } in self.lags {
+            write!(f, ", last {name} {:.2} s after it", last.as_secs_f64())?;
         }
         writeln!(f)?;
         for check in self.checks {

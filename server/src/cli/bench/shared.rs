@@ -101,6 +101,16 @@ pub(super) struct LoadArgs {
     /// The longest wait for an answer
     #[arg(long, default_value = "10s", value_parser = parse_duration)]
     pub(super) timeout: Duration,
+    /// The longest wait for the accepted purchases to become orders
+    #[arg(long, default_value = "60s", value_parser = parse_duration)]
+    pub(super) drain_timeout: Duration,
+    /// The server's database, to see when it has the orders, and over HTTP to count them there:
+    /// sqlite:PATH or mysql://...
+    #[arg(long, value_name = "URL")]
+    pub(super) database: Option<String>,
+    /// The Redis of the server's mirror (layout `flashsale`), to see when it has the purchases
+    #[arg(long, value_name = "URL")]
+    pub(super) redis: Option<String>,
     /// What is checked after the run
     #[arg(long, value_enum, default_value_t = Depth::All)]
     pub(super) check: Depth,

@@ -62,7 +62,8 @@ pub(super) enum Kind {
 pub(super) struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    fn new() -> Self {
+    /// None yet.
+    pub(super) fn new() -> Self {
         let latency_us_max = microseconds(LATENCY_MAX);
         // Bounds from the start, not resized on the way: that would stall all connections.
         match Histogram::new_with_max(latency_us_max, SIGNIFICANT_DIGITS) {
@@ -71,8 +72,14 @@ impl Latencies {
         }
     }
 
-    fn record(&mut self, latency_us: u64) {
+    /// Adds one.
+    pub(super) fn record(&mut self, latency_us: u64) {
         self.0.saturating_record(latency_us);
+    }
+
+    /// Adds another's.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.0 += &other.0;
     }
 
     /// Number of answers.
@@ -91,7 +98,8 @@ impl Latencies {
     }
 }
 
-fn microseconds(latency: Duration) -> u64 {
+/// Microseconds, as many as fit.
+pub(super) fn microseconds(latency: Duration) -> u64 {
     u64::try_from(latency.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -188,10 +196,10 @@ impl Tally {
 
     /// Adds another worker's results.
     pub(super) fn merge(&mut self, other: Self) {
-        self.accepted.0 += &other.accepted.0;
-        self.replayed.0 += &other.replayed.0;
-        self.refused.0 += &other.refused.0;
-        self.all.0 += &other.all.0;
+        self.accepted.add(&other.accepted);
+        self.replayed.add(&other.replayed);
+        self.refused.add(&other.refused);
+        self.all.add(&other.all);
         for (code, count) in other.codes {
             *self.codes.entry(code).or_default() += count;
         }

@@ -128,6 +128,12 @@ impl SimDevice {
         (state.ops, state.faults_hit)
     }
 
+    /// Moves its clock on to `us`, Unix microseconds; it never goes back.
+    pub fn clock_reaches_us(&self, us: u64) {
+        let mut state = self.shared.state();
+        state.image.clock_us = state.image.clock_us.max(us);
+    }
+
     /// Lets files be created and grow within `bytes` bytes more, or without bound.
     pub fn set_free_bytes(&self, bytes: Option<u64>) {
         self.shared.state().free_bytes = bytes;

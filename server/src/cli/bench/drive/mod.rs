@@ -15,10 +15,11 @@ mod worker;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Barrier, OnceLock};
+use std::sync::{Arc, Barrier, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::lag::Samples;
 use super::pace::Pace;
 use super::plan::{Plan, Request};
 use super::tally::{Outcome, Tally};
@@ -96,6 +97,8 @@ pub(super) struct Load<P> {
     pub(super) address: SocketAddr,
     /// The longest wait for a connection and for an answer.
     pub(super) time_out: Duration,
+    /// Whoever follows purchases into the stores.
+    pub(super) samples: Arc<Samples>,
 }
 
 /// The run's shared counters.

@@ -307,6 +307,9 @@ impl<'a, P: Protocol> Worker<'a, P> {
         let latency = now.saturating_duration_since(sent.due);
         let at = now.saturating_duration_since(self.start);
         let is_new = self.tally.record(sent.request, at, latency, outcome);
+        if is_new && let Some(made) = self.tally.acceptances.last() {
+            self.load.samples.offer(made.reservation);
+        }
         self.counters.answered.fetch_add(1, Ordering::Relaxed);
         self.counters.accepted.fetch_add(is_new.into(), Ordering::Relaxed);
         self.in_flight -= 1;

@@ -15,6 +15,7 @@ use sale::Console;
 use wire::Calls;
 
 use super::drive::{self, Load};
+use super::lag::Watch;
 use super::progress::Display;
 use super::report::Report;
 use super::sale::Activity;
@@ -44,6 +45,7 @@ pub(super) fn run(args: &RespArgs) -> Result<bool, BenchError> {
         credentials,
         wait_aof_ms: args.wait_aof.then_some(time_out.as_millis()),
     };
+    let watch = Watch::begin(activity, &args.load)?;
     let load = Load {
         protocol,
         plan,
@@ -55,13 +57,16 @@ pub(super) fn run(args: &RespArgs) -> Result<bool, BenchError> {
         threads: args.load.threads(),
         address,
         time_out,
+        samples: watch.samples(),
     };
     let mut display = Display::new(requests, args.load.quiet);
     let (tally, elapsed) = drive::run(&load, |progress| display.show(progress))?;
+    watch.ended(&tally.acceptances);
+    let lags = &watch.lags()?;
     display.finish();
     let checks = check(&mut console, args, before, &tally)?;
     let run = args.describe(activity, requests);
-    publish(&Report { run, tally: &tally, elapsed, drain: None, checks: &checks }, &args.load)
+    publish(&Report { run, tally: &tally, elapsed, drain: None, lags, checks: &checks }, &args.load)
 }
 
 /// The verdicts on the sale, as many as were asked for.
