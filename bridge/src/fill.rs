@@ -77,7 +77,7 @@ impl<H: Host, S: Store> Follower<'_, H, S> {
         mut filling: Box<Filling<H::Images>>,
     ) -> Result<Step, FollowError> {
         let portion = filling.folder.next_portion(&mut filling.images, self.records_max)?;
-        let mut undeliverable = Undeliverable::new();
+        let mut undeliverable = Undeliverable::default();
         let places = (&self.cursor, &filling.target);
         let written = loop {
             let error = match self.sink.fill(&portion, places, &undeliverable).await {

@@ -188,7 +188,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
     /// Writes the batch. What no order can hold is told to the log, and only then written as a dead
     /// letter: the rows behind it go on.
     async fn apply(&mut self) -> Result<(), FollowError> {
-        let mut undeliverable = Undeliverable::new();
+        let mut undeliverable = Undeliverable::default();
         loop {
             let applied = self.sink.apply(&self.batch, &self.cursor, &undeliverable).await;
             let error = match applied {
@@ -214,14 +214,15 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
     ) -> Result<(), FollowError> {
         let Some((ids, why)) = error.undeliverable() else { return Err(error.into()) };
         let new: Vec<_> =
-            ids.iter().copied().filter(|id| !undeliverable.contains_key(id)).collect();
+            ids.iter().copied().filter(|id| undeliverable.reason(*id).is_none()).collect();
         if new.is_empty() {
-            // The row of the dead letter itself is refused.
-            return Err(error.into());
+            // It is the reservation's own row that is refused: without it, or not at all.
+            let is_tried = !undeliverable.leave_rows_out(ids);
+            return if is_tried { Err(error.into()) } else { Ok(()) };
         }
         tracing::warn!(%error, first = %new[0], "dead letters");
         self.host.dead_letter(&failures(&new)?, &why)?;
-        undeliverable.extend(new.into_iter().map(|id| (id, why.clone())));
+        undeliverable.add(new, &why);
         Ok(())
     }
 

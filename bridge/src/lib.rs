@@ -22,6 +22,7 @@
 //!   what may pass and halts where a person must act.
 //! * [`reconcile`]: engine, SQL and Redis held against each other, and mended toward the log.
 //! * [`restore`]: a fresh data directory from what SQL knows, when the old one is lost.
+//! * [`legacy`]: reservations of an older system, taken over from its tables and keys.
 //! * [`lag`]: how far behind, and how it is.
 //!
 //! A sink that stands still or a database that is down stops nothing else: purchases, payments and
@@ -35,6 +36,7 @@ pub mod follow;
 pub mod host;
 pub mod images;
 pub mod lag;
+pub mod legacy;
 mod log_source;
 pub mod reconcile;
 pub mod redis;

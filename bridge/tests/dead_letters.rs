@@ -4,10 +4,11 @@
 mod support;
 
 use bridge::follow::{FollowError, Follower, Step};
-use bridge::sql::SinkError;
 use bridge::sql::accounts::{Accounts, Address, Existing, NewUser, Role};
+use bridge::sql::dead_letters::State;
+use bridge::sql::queries::{Queries, Window};
 use bridge::sql::sink::OrderOptions;
-use bridge::sql::store::StoreError;
+use bridge::sql::split::Split;
 use engine::core::command::{Command, Reserve};
 use engine::core::event::{Actor, Body, DeadLetterResolution, Front, RestoreReason};
 use engine::core::ids::{ReservationId, UserId};
@@ -28,12 +29,11 @@ on_each_database!(
     an_order_made_before_the_logs_word_came_is_withdrawn,
     whatever_fails_beside_a_poison_row_nothing_is_lost_or_doubled,
     an_engine_that_is_busy_is_asked_again_before_anything_is_written,
-    a_dead_letter_whose_own_row_is_refused_halts_the_sink,
+    a_reservation_whose_own_row_is_refused_is_a_dead_letter_alone,
 );
 
 const REQUIRED: OrderOptions = OrderOptions { require_address: true, ..DEFAULT };
-const DEFAULT: OrderOptions =
-    OrderOptions { split: bridge::sql::split::Split::ONE, require_address: false };
+const DEFAULT: OrderOptions = OrderOptions { split: Split::ONE, require_address: false };
 
 /// Refuses every order of `user`.
 async fn poison(place: &Place, table: &str, user: u64) {
@@ -343,22 +343,56 @@ async fn an_engine_that_is_busy_is_asked_again_before_anything_is_written(place:
     assert_projected(&place, &history).await;
 }
 
-async fn a_dead_letter_whose_own_row_is_refused_halts_the_sink(place: Place) {
+async fn a_reservation_whose_own_row_is_refused_is_a_dead_letter_alone(place: Place) {
     let host = MemoryHost::new();
     let mut history = History::new(host.clone(), 9);
-    let id = buy(&mut history, 0, 5, Front::Http);
+    let held = buy(&mut history, 0, 5, Front::Http);
+    let given_back = buy(&mut history, 0, 5, Front::Http);
+    buy(&mut history, 0, 6, Front::Http);
     history.end_frame();
+    let lsn = host.frames.lock().unwrap().end();
     poison(&place, "flashsale_pre_deductions", 5).await;
-    let error = catch_up(&host, &place, DEFAULT).await.unwrap_err();
-    assert!(!error.is_transient() && error.to_string().contains("poison"), "{error}");
-    let FollowError::Sink(SinkError::Undeliverable { ids, why }) = &error else {
-        panic!("{error}")
-    };
-    assert_eq!(ids, &[id]);
-    assert!(matches!(why, StoreError::Refused { .. }));
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_eq!(place.number("SELECT lsn FROM bridge_cursor").await, lsn, "the rest goes on");
+    assert_eq!(place.number("SELECT COUNT(*) FROM orders").await, 1);
+    assert_eq!(place.number("SELECT COUNT(*) FROM flashsale_pre_deductions").await, 1);
+    let told: Vec<_> = settle(&mut history).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(told, [held, given_back]);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    let queries = Queries::open(&place.url(), Split::ONE).unwrap();
+    let window = Window { count: 10, offset: 0 };
+    let page = queries.dead_letters(Some(State::Open), window).await.unwrap();
+    let mut letters: Vec<_> = page.letters.iter().map(|it| it.reservation_id).collect();
+    letters.sort_unstable();
+    assert_eq!(letters, [held.get(), given_back.get()]);
+    assert!(page.letters.iter().all(|it| it.quantity == 1 && it.reason.contains("poison")));
+
+    // Given back by the policy, once; the other one is tried again, refused again, and made.
+    assert!(history.restore_dead_letter(activity_id(0), given_back));
+    let resolution = DeadLetterResolution::RolledBack;
+    let (activity, reservation, actor) = (activity_id(0), given_back, Actor::NONE);
+    history.event(Body::DeadLetterResolved { activity, reservation, resolution, actor });
+    history.end_frame();
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    retry(&mut history, held);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    assert_eq!(settle(&mut history).len(), 1, "it is told again");
+    catch_up(&host, &place, DEFAULT).await.unwrap();
     cure(&place).await;
+    retry(&mut history, held);
     catch_up(&host, &place, DEFAULT).await.unwrap();
-    settle(&mut history);
+    assert_eq!(place.number("SELECT COUNT(*) FROM orders").await, 2);
+    let rows = "SELECT status FROM flashsale_pre_deductions ORDER BY id";
+    assert_eq!(text(&place, rows).await, ["ordered", "ordered"]);
+    let letters = "SELECT status FROM dead_letters ORDER BY id";
+    assert_eq!(text(&place, letters).await, ["delivered", "rolled_back"]);
+    history.command(0, Command::Confirm { reservation: held, payment_no: "P1" });
+    history.end_frame();
     catch_up(&host, &place, DEFAULT).await.unwrap();
-    assert_projected(&place, &history).await;
+    let sql = "SELECT status FROM orders WHERE user_id = 5";
+    assert_eq!(text(&place, sql).await, ["paid"]);
+    let units = "SELECT stock + locked_stock + sold_stock - total_stock FROM flashsale_activities";
+    assert_eq!(place.number(units).await, 0);
+    let back = "SELECT COUNT(*) FROM stock_flows WHERE biz_type = 'restore'";
+    assert_eq!(place.number(back).await, 1);
 }

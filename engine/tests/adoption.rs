@@ -184,6 +184,29 @@ fn no_unit_is_given_twice_and_no_id_that_another_gives() {
 }
 
 #[test]
+fn an_order_number_is_one_reservations_in_all_activities() {
+    let shop = Shop::adopting();
+    let other = ActivityId::new(9).unwrap();
+    shop.wait(shop.engine.adopt_activity(other, None, &ACTIVITY).unwrap()).unwrap();
+    let it = AdoptReservation {
+        old_id: 1 << 40,
+        order_no: "OLD-1",
+        ..reservation(1, "a", Status::Reserved)
+    };
+    let (id, _) = shop.adopt(OldId::Older(1 << 40), &it).unwrap();
+    let id = ReservationId::new(id).unwrap();
+    let twin = AdoptReservation { old_id: 8, ..it };
+    assert!(matches!(shop.adopt(OldId::Older(8), &twin), Err(Refusal::Invalid(_))));
+    let elsewhere = shop.engine.adopt_reservation(other, OldId::None, &it).unwrap();
+    assert!(matches!(shop.wait(elsewhere), Err(Refusal::Invalid(_))));
+    let shop = shop.reopened();
+    assert_eq!(shop.engine.adopted_as_number(1 << 40), Some(id));
+    assert_eq!(shop.engine.adopted_as_number(8), None);
+    assert_eq!(shop.adopt(OldId::None, &it), Ok((id.get(), true)), "known by its order number");
+    assert_eq!(shop.engine.activity(other).unwrap().figures, units(10, 0, 2));
+}
+
+#[test]
 fn facts_move_no_units_and_must_fit() {
     let shop = Shop::adopting();
     let it = AdoptReservation { old_id: 7, ..reservation(1, "a", Status::Reserved) };
@@ -253,7 +276,7 @@ proptest! {
             // Found by its number or by its order number, whichever it is brought with.
             let (old, old_id) = match kind {
                 0 => (OldId::None, 0),
-                1 => (OldId::Older(number + 1), number + 1),
+                _ if number % 2 == 0 => (OldId::Older(number + 1), number + 1),
                 _ => (OldId::Older((number + 1) << 33), (number + 1) << 33),
             };
             match shop.adopt(old, &AdoptReservation { old_id, ..it }) {

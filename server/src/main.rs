@@ -24,6 +24,7 @@ mod gate;
 mod http;
 mod identity;
 mod keepers;
+mod legacy;
 mod limits;
 mod listener;
 mod logs;

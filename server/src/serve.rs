@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! bind        the port answers: /healthz 200, /readyz and the API 503 `recovering`
-//! open        the log is recovered, the bridge started, a demo's sale made
+//! open        the log is recovered, an older system's reservations are taken over, the bridge
+//!             started, a demo's sale made
 //! serve       /readyz 200; time-outs run
 //! SIGTERM     /readyz 503, no new connections, requests in flight finish (drain_timeout)
 //! close       bridge, then log: everything acknowledged is on disk already; exit 0
@@ -32,6 +33,7 @@ use crate::gate::Gate;
 use crate::http;
 use crate::identity::{KeyError, tokens_of};
 use crate::keepers;
+use crate::legacy::{self, LegacyError};
 use crate::listener::{self, Cores, House, Listener};
 use crate::logs::{self, LogError, LogLevel};
 use crate::mirror::{Mirror, MirrorError};
@@ -75,6 +77,9 @@ pub(crate) enum ServeError {
     /// The data directory can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// The older system's reservations can't be taken over.
+    #[error(transparent)]
+    Legacy(#[from] LegacyError),
     /// The order database can't be used.
     #[error(transparent)]
     Orders(#[from] OrdersError),
@@ -100,6 +105,7 @@ impl ServeError {
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
             Self::Open(error) => error.exit_code(),
+            Self::Legacy(error) => error.exit_code(),
             Self::Orders(error) => error.exit_code(),
             Self::Mirror(error) => error.exit_code(),
             Self::Fork(_) => EXIT_REFUSED,
@@ -258,6 +264,7 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     if shared.tokens().is_err() {
         shared.know(tokens_of(loaded, Some(&config::load_secret(loaded)?))?);
     }
+    legacy::adopt(settings, &engine).await?;
     let ordered = shared.ordered.clone();
     engine.on_ordered(Box::new(move || ordered.send_replace(())));
     let orders = Orders::start(settings, &engine).await?;

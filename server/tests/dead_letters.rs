@@ -125,7 +125,7 @@ fn one_that_is_held_can_be_given_up_and_only_by_an_operator() {
     until(|| letters(&server, "?status=open"), |list| list["total"] == 2);
     for (path, expected) in [
         ("/api/admin/dead-letters/1/retry", (404, "dead_letter_not_found")),
-        ("/api/admin/dead-letters/x/rollback", (404, "purchase_not_found")),
+        ("/api/admin/dead-letters/x/rollback", (404, "dead_letter_not_found")),
     ] {
         let answer = server.as_admin("POST", path, None);
         assert_eq!(answer.verdict(), (expected.0, expected.1.to_owned()), "{path}");

@@ -138,7 +138,7 @@ fn a_configuration_that_can_not_be_meant_is_refused_with_2_and_one_line() {
         (vec!["--resp-listen", "0.0.0.0:0"], vec![], "must be a loopback address"),
         (vec!["--redis", "http://127.0.0.1"], vec![], "no URL of a Redis"),
         (vec![], vec![("SLUICE_MIRROR__LAYOUT", "other")], "no layout of Redis keys"),
-        (vec!["--legacy-database", "mysql://x"], vec![], "not supported by this version"),
+        (vec!["--legacy-database", "postgres://h/x"], vec![], "not supported by this version"),
         (vec!["--database", "postgres://u:pw@h/x"], vec![], "not supported by this version"),
         (vec!["--config", "/nonexistent.toml"], vec![], "/nonexistent.toml"),
         (vec!["--config", unknown], vec![], "htpp"),

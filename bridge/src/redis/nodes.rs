@@ -45,13 +45,13 @@ impl std::fmt::Debug for Nodes {
 
 /// Where and how to connect, checked.
 #[derive(Clone, Debug)]
-pub(super) struct Address {
+pub(crate) struct Address {
     info: ConnectionInfo,
 }
 
 impl Address {
     /// Reads a URL: `redis://<user>:<password>@<host>:<port>/<db>` or `redis+unix://<path>`.
-    pub(super) fn at(url: &str) -> Result<Self, RedisError> {
+    pub(crate) fn at(url: &str) -> Result<Self, RedisError> {
         let info = url.into_connection_info()?;
         // A batch is one write, its answer is waited for: a delayed segment is a delayed batch.
         let info = info.set_tcp_settings(TcpSettings::default().set_nodelay(true));
@@ -77,12 +77,12 @@ async fn node(info: ConnectionInfo) -> Result<Node, MirrorError> {
 
 impl Nodes {
     /// The one server at `address`.
-    pub(super) async fn one(address: &Address) -> Result<Self, MirrorError> {
+    pub(crate) async fn one(address: &Address) -> Result<Self, MirrorError> {
         Ok(Self { nodes: vec![node(address.info.clone()).await?], slots: Vec::new() })
     }
 
     /// The masters of the cluster that `address` is a member of.
-    pub(super) async fn cluster(address: &Address) -> Result<Self, MirrorError> {
+    pub(crate) async fn cluster(address: &Address) -> Result<Self, MirrorError> {
         let mut seed = connect(address.info.clone()).await?;
         let ranges: Vec<Value> = redis::cmd("CLUSTER").arg("SLOTS").query_async(&mut seed).await?;
         let (mut nodes, mut known) = (Vec::new(), Vec::new());

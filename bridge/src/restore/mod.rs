@@ -30,6 +30,7 @@ mod take;
 
 pub use facts::Source;
 pub use rebuild::Restored;
+pub(crate) use rebuild::retried;
 
 use wal::{Epoch, LogUuid, Lsn};
 

@@ -361,7 +361,7 @@ fn definition(row: &ActivityRow, sku: SkuId, now_ms: u64) -> Definition<'_> {
 }
 
 /// Asks until there is room: the log's threads make it.
-pub(super) fn retried<T>(mut ask: impl FnMut() -> Result<T, Busy>) -> Result<T, RestoreError> {
+pub(crate) fn retried<T>(mut ask: impl FnMut() -> Result<T, Busy>) -> Result<T, RestoreError> {
     loop {
         match ask() {
             Ok(told) => return Ok(told),

@@ -11,7 +11,7 @@ use engine::core::event::DeadLetterResolution;
 
 use super::activities::Activity;
 use super::fault::SinkError;
-use super::reservations::{Order, Reservation, Status, terms};
+use super::reservations::{Birth, Order, Reservation, Status, terms};
 use super::sink::update_all;
 use super::store::{Rows, Table, Transaction, Value};
 
@@ -190,6 +190,11 @@ impl<'a> Reservation<'a> {
             return;
         }
         self.close_dead_letter(State::Delivered, at_ms);
+        if !self.has_row {
+            // No request has such a hash: a repeat is known by the engine alone.
+            self.birth = Some(Birth { request_id: None, request_hash: self.id.get().into() });
+            self.has_row = true;
+        }
         self.attempts += 1;
         self.last_error = Value::Null;
         if self.status == Status::DeadLetter {

@@ -43,6 +43,7 @@ pub mod sink;
 pub mod split;
 pub mod sqlite;
 pub mod store;
+mod stored_reservations;
 mod tables;
 pub mod tally;
 

@@ -305,9 +305,13 @@ fn record(row: &MySqlRow) -> Result<Record, StoreError> {
             }
             "BIGINT" | "INT" | "TINYINT" => Value::Integer(row.try_get(index)?),
             "BOOLEAN" => Value::integer(row.try_get::<bool, _>(index)?),
-            "VARCHAR" | "CHAR" | "TEXT" => Value::text(row.try_get::<String, _>(index)?),
+            "VARCHAR" | "CHAR" | "TEXT" | "MEDIUMTEXT" | "LONGTEXT" => {
+                Value::text(row.try_get::<String, _>(index)?)
+            }
             // MariaDB calls a TEXT with a binary collation a BLOB.
-            "VARBINARY" | "BINARY" | "BLOB" => Value::bytes(row.try_get::<Vec<u8>, _>(index)?),
+            "VARBINARY" | "BINARY" | "BLOB" | "MEDIUMBLOB" | "LONGBLOB" => {
+                Value::bytes(row.try_get::<Vec<u8>, _>(index)?)
+            }
             _ => return Err(StoreError::Unreadable { column: index }),
         });
     }

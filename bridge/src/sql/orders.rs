@@ -153,7 +153,7 @@ pub(super) fn require_addresses(
             && !one.had_order
             && one.is_alive()
             && !addresses.contains_key(&one.user)
-            && !known.contains_key(&one.id)
+            && known.reason(one.id).is_none()
     };
     let ids: Vec<_> = reservations.iter().filter(lacks).map(|one| one.id).collect();
     if ids.is_empty() { Ok(()) } else { Err(SinkError::AddressMissing { ids }) }
@@ -237,7 +237,8 @@ impl<'a> ReservationRows<'a> {
             rows.dead_letters.push(&reservation);
             match reservation.birth.take() {
                 Some(birth) => rows.insert_pre_deduction(&reservation, birth),
-                None => rows.update_pre_deduction(&reservation),
+                None if reservation.has_row => rows.update_pre_deduction(&reservation),
+                None => {}
             }
             let part = usize::from(rows.split.part(reservation.user).unwrap_or(0));
             match reservation.order.clone() {

@@ -17,7 +17,8 @@
 //! | dead letter retried | `ordered`, attempts + 1 | made, as it would be by now | |
 //!
 //! A dead letter has no order. What its order would be by now stands in `dead_letters`, so that a
-//! retry, however late, makes it as if nothing had been wrong.
+//! retry, however late, makes it as if nothing had been wrong. Where the pre-deduction itself was
+//! refused, that is all there is of it: a retry makes its row too, without the request's id.
 
 use std::sync::Arc;
 
@@ -26,56 +27,7 @@ use engine::core::ids::{ReservationId, UserId};
 
 use super::activities::Activity;
 use super::dead_letters::{DeadLetter, State};
-use super::fault::SinkError;
-use super::split::Split;
-use super::store::{Lookup, Record, StoreError, Transaction, Value};
-
-static RESERVATIONS_BY_ID: Lookup = Lookup {
-    columns: &[
-        "p.id",
-        "p.order_no",
-        "p.user_id",
-        "p.activity_id",
-        "p.sku_id",
-        "p.price",
-        "p.quantity",
-        "p.status",
-        "p.reason",
-        "p.attempts",
-        "p.last_error",
-        "p.rolled_back_at",
-        "p.created_at",
-        "p.updated_at",
-        "d.status",
-        "d.reason",
-        "d.created_at",
-        "d.resolved_at",
-        "d.needs_address",
-        "d.order_status",
-        "d.payment_no",
-        "d.paid_at",
-        "d.cancelled_at",
-    ],
-    from: "flashsale_pre_deductions p LEFT JOIN dead_letters d ON d.id = p.id",
-    key: "p.id",
-    part: None,
-    only: None,
-};
-
-static ORDERS_BY_NO: Lookup = Lookup {
-    columns: &[
-        "purchase_slot",
-        "status",
-        "user_activity_key",
-        "payment_no",
-        "paid_at",
-        "cancelled_at",
-    ],
-    from: "orders",
-    key: "order_no",
-    part: None,
-    only: None,
-};
+use super::store::Value;
 
 /// A reservation, as the batch leaves it.
 #[derive(Clone, Debug)]
@@ -89,6 +41,8 @@ pub(super) struct Reservation<'a> {
     pub(super) quantity: u64,
     /// `None` where its row exists already.
     pub(super) birth: Option<Birth<'a>>,
+    /// Whether it has a row at all, or will have.
+    pub(super) has_row: bool,
     pub(super) order: Order,
     /// Where no order could hold it, once.
     pub(super) dead_letter: Option<DeadLetter<'a>>,
@@ -130,7 +84,7 @@ impl Status {
         }
     }
 
-    fn from_name(name: &str) -> Option<Self> {
+    pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.name() == name)
     }
 }
@@ -184,6 +138,7 @@ impl<'a> Reservation<'a> {
             price: activity.price,
             quantity: quantity.into(),
             birth: Some(birth),
+            has_row: true,
             order: Order::Due(terms(activity, created_ms)),
             dead_letter: None,
             needs_address: false,
@@ -277,56 +232,10 @@ impl<'a> Reservation<'a> {
         self.set_order_status("refunded", at_ms);
     }
 
-    fn read(mut record: Record) -> Result<Self, StoreError> {
-        let id = record.number(0)?;
-        let dead_letter = match record.text_or_null(14)? {
-            None => None,
-            Some(name) => Some(DeadLetter {
-                is_stored: true,
-                state: State::from_name(name).ok_or(StoreError::Unreadable { column: 14 })?,
-                reason: Value::text(record.text(15)?.to_owned()),
-                opened_ms: record.number(16)?,
-                resolved_ms: record.number_or_null(17)?,
-            }),
-        };
-        Ok(Self {
-            id: ReservationId::new(id).ok_or(StoreError::Unreadable { column: 0 })?,
-            order_no: record.text(1)?.to_owned(),
-            user: record.number(2)?,
-            activity: record.number(3)?,
-            sku: record.number(4)?,
-            price: record.number(5)?,
-            quantity: record.number(6)?,
-            birth: None,
-            order: Order::Missing,
-            dead_letter,
-            status: Status::from_name(record.text(7)?)
-                .ok_or(StoreError::Unreadable { column: 7 })?,
-            reason: record.take(8)?,
-            attempts: record.number(9)?,
-            last_error: record.take(10)?,
-            rolled_back_at: record.take(11)?,
-            created_ms: record.number(12)?,
-            updated_ms: record.number(13)?,
-            needs_address: record.number_or_null(18)?.is_some_and(|needs| needs != 0),
-            had_order: false,
-            order_status: record.take(19)?,
-            user_activity_key: Value::Null,
-            payment_no: record.take(20)?,
-            paid_at: record.take(21)?,
-            cancelled_at: record.take(22)?,
-        })
-    }
-
-    /// Takes over what its order says.
-    fn take_order(&mut self, mut record: Record) -> Result<(), StoreError> {
-        self.order = Order::Present;
-        self.order_status = record.take(1)?;
-        self.user_activity_key = record.take(2)?;
-        self.payment_no = record.take(3)?;
-        self.paid_at = record.take(4)?;
-        self.cancelled_at = record.take(5)?;
-        Ok(())
+    /// Its row is refused: its dead letter stands for it.
+    pub(super) fn leave_row_out(&mut self) {
+        self.birth = None;
+        self.has_row = false;
     }
 }
 
@@ -334,48 +243,4 @@ impl<'a> Reservation<'a> {
 pub(super) fn terms(activity: &Activity, created_ms: u64) -> Terms {
     let expire_ms = created_ms.saturating_add(activity.payment_ttl_ms);
     Terms { title: Arc::clone(&activity.title), expire_ms }
-}
-
-/// The reservations of `ids`, from their rows.
-///
-/// # Errors
-/// Where one has neither an order nor a dead letter, too: somebody took it away.
-pub(super) async fn load(
-    ids: &[ReservationId],
-    split: Split,
-    transaction: &mut impl Transaction,
-) -> Result<Vec<Reservation<'static>>, SinkError> {
-    let loaded = load_rows(ids, split, transaction).await?;
-    let lost = |one: &&Reservation<'_>| one.order == Order::Missing && one.dead_letter.is_none();
-    match loaded.iter().find(lost) {
-        Some(lost) => Err(SinkError::RowMissing { table: "orders", id: lost.id.get() }),
-        None => Ok(loaded),
-    }
-}
-
-/// As [`load`], of rows that may be of any age: one may lack its order.
-pub(super) async fn load_rows(
-    ids: &[ReservationId],
-    split: Split,
-    transaction: &mut impl Transaction,
-) -> Result<Vec<Reservation<'static>>, SinkError> {
-    let keys: Vec<_> = ids.iter().map(|id| Value::integer(id.get())).collect();
-    let records = transaction.select(&RESERVATIONS_BY_ID, &keys).await?;
-    let mut loaded =
-        records.into_iter().map(Reservation::read).collect::<Result<Vec<_>, StoreError>>()?;
-    loaded.sort_unstable_by_key(|reservation| reservation.id);
-    for part in split.parts() {
-        let of_part = loaded.iter().filter(|reservation| split.part(reservation.user) == part);
-        let keys: Vec<_> = of_part.map(|one| Value::text(one.order_no.clone())).collect();
-        let lookup = Lookup { part, ..ORDERS_BY_NO };
-        for record in transaction.select(&lookup, &keys).await? {
-            let id = record.number(0)?;
-            let index = loaded.binary_search_by_key(&id, |reservation| reservation.id.get());
-            // An order under such a number that is of no reservation here is not this one's.
-            if let Ok(index) = index {
-                loaded[index].take_order(record)?;
-            }
-        }
-    }
-    Ok(loaded)
 }

@@ -8,7 +8,7 @@
 //! store drops its connection, and whoever drives the sink reads the cursor again: a COMMIT whose
 //! answer was lost has either happened or not, and the cursor says which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::core::ids::ReservationId;
@@ -22,9 +22,10 @@ use super::fold::{Fold, Site};
 use super::needs::{Needs, decode};
 use super::orders::{self, ReservationRows};
 use super::refunds::Refunds;
-use super::reservations::{self, Order};
+use super::reservations::{Order, Reservation};
 use super::split::Split;
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value};
+use super::stored_reservations;
 use crate::cursor::{Cursor, Standing};
 use crate::host::Host;
 use crate::tail::Batch;
@@ -69,8 +70,44 @@ pub struct OrderOptions {
     pub require_address: bool,
 }
 
-/// Reservations of a batch that no order can hold, each with the reason.
-pub type Undeliverable = BTreeMap<ReservationId, String>;
+/// Reservations of a batch that no order can hold.
+#[derive(Clone, Debug, Default)]
+pub struct Undeliverable {
+    reasons: BTreeMap<ReservationId, String>,
+    /// Those of them whose own row is refused as well: their dead letter stands alone.
+    without_row: BTreeSet<ReservationId>,
+}
+
+impl Undeliverable {
+    /// Why no order can hold `id`, if it is one of them.
+    pub fn reason(&self, id: ReservationId) -> Option<&str> {
+        self.reasons.get(&id).map(String::as_str)
+    }
+
+    /// Adds `ids`, for that reason.
+    pub fn add(&mut self, ids: impl IntoIterator<Item = ReservationId>, why: &str) {
+        self.reasons.extend(ids.into_iter().map(|id| (id, why.to_owned())));
+    }
+
+    /// Leaves the rows of `ids` out; whether that is anything new.
+    pub fn leave_rows_out(&mut self, ids: &[ReservationId]) -> bool {
+        let before = self.without_row.len();
+        self.without_row.extend(ids);
+        self.without_row.len() > before
+    }
+
+    /// Makes dead letters of those of `reservations` that no order can hold.
+    pub(super) fn settle<'a>(&'a self, reservations: &mut [Reservation<'a>]) {
+        for reservation in reservations {
+            if let (Order::Due(_), Some(why)) = (&reservation.order, self.reason(reservation.id)) {
+                reservation.dead_letter(why, reservation.updated_ms);
+            }
+            if self.without_row.contains(&reservation.id) {
+                reservation.leave_row_out();
+            }
+        }
+    }
+}
 
 /// The SQL sink over a store of any dialect.
 #[derive(Debug)]
@@ -171,7 +208,7 @@ impl<S: Store> SqlSink<S> {
 
         self.activities.load(needs.activities.iter().copied(), &mut transaction).await?;
         let known: Vec<ReservationId> = needs.reservations.iter().copied().collect();
-        let loaded = reservations::load(&known, split, &mut transaction).await?;
+        let loaded = stored_reservations::load(&known, split, &mut transaction).await?;
         let mut refunds = Refunds::default();
         let refunded: Vec<String> = loaded
             .iter()
@@ -192,13 +229,7 @@ impl<S: Store> SqlSink<S> {
         if self.options.require_address {
             orders::require_addresses(&fold.reservations, &addresses, undeliverable)?;
         }
-        for reservation in &mut fold.reservations {
-            if let (Order::Due(_), Some(why)) =
-                (&reservation.order, undeliverable.get(&reservation.id))
-            {
-                reservation.dead_letter(why.as_str(), reservation.updated_ms);
-            }
-        }
+        undeliverable.settle(&mut fold.reservations);
         let rows = ReservationRows::new(fold.reservations, &addresses, split);
 
         transaction.insert(&created).await?;

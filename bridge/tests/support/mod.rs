@@ -8,6 +8,7 @@ pub mod follow;
 pub mod history;
 pub mod images;
 pub mod mariadb;
+pub mod older;
 pub mod place;
 
 use std::sync::{Arc, Mutex};

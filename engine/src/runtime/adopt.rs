@@ -120,6 +120,11 @@ impl Engine {
         Ok(self.pending(index, &shard, told))
     }
 
+    /// The reservation that was adopted with the number `old_id` of an older system.
+    pub fn adopted_as_number(&self, old_id: u64) -> Option<ReservationId> {
+        self.inner.directory.read().adopted_old(old_id)
+    }
+
     /// The id under which a reservation is adopted, or was.
     fn adopted_as(
         &self,
@@ -143,7 +148,11 @@ impl Engine {
         let by_number = (older != 0).then(|| directory.adopted_old(older)).flatten();
         let by_order = directory.adopted_order(order_no);
         if let Some(known) = by_number.or(by_order) {
-            return Ok(known);
+            // Else it would be taken over again, under an id that is taken.
+            let is_its = directory.activity_of(known) == Some(activity);
+            let is_same = by_number.is_some() || older == 0 || !directory.has_old(known);
+            let refused = Refusal::Invalid("the number or order number is another reservation's");
+            return if is_its && is_same { Ok(known) } else { Err(refused) };
         }
         if self.order_prefix().reservation_id(order_no).is_some() {
             return Err(Refusal::Invalid("the order number is one that this site gives itself"));

@@ -1,6 +1,6 @@
 //! Which activity is where: the shard of an activity, the activity of an ordinal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::core::ids::{ActivityId, Ordinal, ReservationId};
 use crate::core::limits::ID_MAX;
@@ -29,6 +29,8 @@ pub(crate) struct Directory {
     adopted_orders: BTreeMap<Box<str>, ReservationId>,
     /// Those of them that had a number in the older system, by it.
     adopted_olds: BTreeMap<u64, ReservationId>,
+    /// Those of them whose number there is not the id that they have here.
+    renumbered: BTreeSet<ReservationId>,
     /// Ids under ordinal 0 that were given here, to what had none that could be kept: all above.
     /// They are given from 2^32 - 1 downwards, away from the older system's own.
     fresh_above: u32,
@@ -43,6 +45,7 @@ impl Default for Directory {
             adopted: BTreeMap::new(),
             adopted_orders: BTreeMap::new(),
             adopted_olds: BTreeMap::new(),
+            renumbered: BTreeSet::new(),
             fresh_above: u32::MAX,
         }
     }
@@ -74,6 +77,9 @@ impl Directory {
         }
         if old_id != 0 {
             self.adopted_olds.insert(old_id, reservation);
+            if old_id != reservation.get() {
+                self.renumbered.insert(reservation);
+            }
         }
         if ordinal == Ordinal::ADOPTED && reservation.get() != old_id {
             let given = u32::try_from(reservation.get()).unwrap_or(u32::MAX);
@@ -89,12 +95,19 @@ impl Directory {
         };
         self.adopted_orders.retain(|_, id| !is_its(id));
         self.adopted_olds.retain(|_, id| !is_its(id));
+        self.renumbered.retain(|id| !is_its(id));
         self.adopted.retain(|_, it| *it != activity);
     }
 
     /// The reservation that was adopted with this number of the older system.
     pub(crate) fn adopted_old(&self, old_id: u64) -> Option<ReservationId> {
         self.adopted_olds.get(&old_id).copied()
+    }
+
+    /// Whether `reservation` came with a number.
+    pub(crate) fn has_old(&self, reservation: ReservationId) -> bool {
+        self.renumbered.contains(&reservation)
+            || self.adopted_olds.get(&reservation.get()) == Some(&reservation)
     }
 
     /// The id under which `old_id` of an older system is adopted: its own where that is free and

@@ -240,8 +240,7 @@ impl Page {
                 self.total = i64::try_from(figures.total()).unwrap_or(i64::MAX);
             }
             // Where a refund's units go was said when it was asked for: the state knows.
-            Body::RefundSettled { user, held, figures, .. }
-            | Body::ReservationAdopted { user, held, figures, .. } => {
+            Body::RefundSettled { user, held, figures, .. } => {
                 self.locked = i64::from(figures.locked);
                 self.sold = i64::from(figures.sold);
                 self.held.insert(user, i64::from(held));
@@ -265,6 +264,18 @@ impl Page {
                 self.locked += i64::from(quantity);
                 self.reservations += 1;
                 self.hold(user, i64::from(quantity));
+                Some(figures)
+            }
+            Body::ReservationAdopted { user, quantity, status, figures, .. } => {
+                self.reservations += 1;
+                match status {
+                    Status::Reserved => self.locked += i64::from(quantity),
+                    Status::Confirmed => self.sold += i64::from(quantity),
+                    Status::RolledBack(_) => self.rolled_back += 1,
+                }
+                if !matches!(status, Status::RolledBack(_)) {
+                    self.hold(user, i64::from(quantity));
+                }
                 Some(figures)
             }
             Body::Confirmed { quantity, figures, .. } => {
@@ -305,7 +316,7 @@ impl Book {
             (page.locked, page.sold) = (i64::from(locked), i64::from(sold));
             page.limit = i64::from(activity.terms().per_user_limit);
             page.rolled_back = back.count() as u64;
-            page.reservations = activity.slots().len() as u64;
+            page.reservations = (activity.slots().len() + activity.adopted().count()) as u64;
             page.held = activity.holders().map(|(user, held)| (user, i64::from(held))).collect();
         }
     }

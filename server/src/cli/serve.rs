@@ -32,7 +32,8 @@ pub(crate) struct Args {
     /// The Redis to mirror to: redis://HOST:PORT/DB or redis+unix://PATH.
     #[arg(long, value_name = "URL")]
     redis: Option<String>,
-    /// The older system's database (not supported by this version).
+    /// Take over the reservations of the older system in this database, which is only read:
+    /// sqlite:PATH or mysql://USER@HOST/DATABASE.
     #[arg(long, value_name = "URL")]
     legacy_database: Option<String>,
     /// Make a sale and shoppers to play with, and print how to buy.

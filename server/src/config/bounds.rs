@@ -20,20 +20,19 @@ fn is_payment_ttl(ttl: Duration) -> bool {
     (PAYMENT_TTL_MS_MIN..=PAYMENT_TTL_MS_MAX).contains(&ttl_ms)
 }
 
-/// Refuses what no kind of value can express: bounds, and settings of features to come.
+/// Refuses what no kind of value can express.
 pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), ConfigError> {
     let origin = |key: &str| {
         let entry = origins.iter().find(|entry| entry.key == key);
         entry.map_or_else(String::new, |entry| entry.origin.clone())
     };
-    let given = [("legacy_database", settings.legacy_database.is_some())];
-    if let Some((key, _)) = given.into_iter().find(|(_, given)| *given) {
-        return Err(ConfigError::Unsupported { key, origin: origin(key) });
-    }
     let schemes = ["sqlite:", "mysql:", "mariadb:"];
     let known = |url: &String| schemes.iter().any(|scheme| url.starts_with(scheme));
-    if settings.database.as_ref().is_some_and(|url| !known(url)) {
-        return Err(ConfigError::UnsupportedDatabase);
+    let urls = [("database", &settings.database), ("legacy_database", &settings.legacy_database)];
+    for (key, url) in urls {
+        if url.as_ref().is_some_and(|url| !known(url)) {
+            return Err(ConfigError::UnsupportedDatabase { key });
+        }
     }
     Rules::of(&settings.limits(), &Value::Null)?;
     let segment_bytes = settings.format.segment_bytes;

@@ -36,15 +36,12 @@ pub(crate) enum ConfigError {
     /// A value is outside its bounds.
     #[error("configuration: {key} = {value} (from {origin}): {expected}")]
     Value { key: &'static str, value: String, origin: String, expected: &'static str },
-    /// The feature behind a setting does not exist yet.
-    #[error("{key} (from {origin}) is not supported by this version: remove it")]
-    Unsupported { key: &'static str, origin: String },
     /// A database of another kind.
     #[error(
-        "database: a URL must be sqlite:<path> or mysql://<user>@<host>/<database>; others are \
-         not supported by this version"
+        "{key}: a URL must be sqlite:<path> or mysql://<user>@<host>/<database>; others are not \
+         supported by this version"
     )]
-    UnsupportedDatabase,
+    UnsupportedDatabase { key: &'static str },
     /// The limits do not fit together.
     #[error("configuration: [limits] or [canary]: {0}")]
     Limits(#[from] RulesError),
@@ -296,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_yet_is_refused_by_name() {
+    fn a_database_of_another_kind_is_refused_by_name() {
         let mut flags = Flags::default();
         flags.set("legacy_database", Some("127.0.0.1:6379".to_owned()));
         let error = load_from(&flags, &env_of(&[])).unwrap_err().to_string();

@@ -15,7 +15,7 @@ pub(crate) fn render(origins: &[Entry]) -> String {
             None => format!("# {} is unset", entry.key),
             Some(_) if secret => format!("{} = \"<redacted>\" # {}", entry.key, entry.origin),
             // The place is worth knowing, the account's password is not for this output.
-            Some(url) if matches!(entry.key, "database" | "redis") => {
+            Some(url) if matches!(entry.key, "database" | "legacy_database" | "redis") => {
                 format!("{} = {} # {}", entry.key, toml(&without_secrets(url)), entry.origin)
             }
             Some(value) => format!("{} = {} # {}", entry.key, toml(value), entry.origin),
@@ -50,6 +50,7 @@ mod tests {
             entry("token.secret", Some("hunter2hunter2hunter2"), "SLUICE_TOKEN__SECRET"),
             entry("listen", Some("127.0.0.1:1"), "--listen"),
             entry("database", Some("mysql://u:hunter2@h/d"), "--database"),
+            entry("legacy_database", Some("mysql://u:hunter2@o/old"), "SLUICE_X"),
             entry("demo", Some("false"), "default"),
             entry("redis", None, "unset"),
         ]);
@@ -57,7 +58,9 @@ mod tests {
             text,
             "token.secret = \"<redacted>\" # SLUICE_TOKEN__SECRET\n\
              listen = \"127.0.0.1:1\" # --listen\n\
-             database = \"mysql://h/d\" # --database\ndemo = false # default\n# redis is unset\n"
+             database = \"mysql://h/d\" # --database\n\
+             legacy_database = \"mysql://o/old\" # SLUICE_X\n\
+             demo = false # default\n# redis is unset\n"
         );
     }
 }

@@ -124,7 +124,8 @@ pub(crate) struct Settings {
     pub(crate) database: Option<String>,
     /// `redis://<user>:<password>@<host>:<port>/<db>`; no mirror without it.
     pub(crate) redis: Option<String>,
-    pub(super) legacy_database: Option<String>,
+    /// The older system's database, whose reservations are taken over; a URL as above.
+    pub(crate) legacy_database: Option<String>,
     /// A ready-made sale with shoppers, and a generated secret.
     pub(crate) demo: bool,
     /// Start although the wall clock is behind the log.

@@ -18,7 +18,7 @@ use super::input::{Params, Segment, single};
 use super::json;
 use super::openapi::{Api, Input, Operation, Tag};
 use super::problem::{Code, Problem};
-use super::purchases::{RECHECK, owned, settled};
+use super::purchases::{RECHECK, named, owned, settled};
 use super::stream::{Gone, Pieces, answer};
 use super::views::{ActivityJson, PurchaseJson};
 use crate::app::{App, Shared};
@@ -191,7 +191,11 @@ pub(super) async fn purchase(
     subscriber: Subscriber,
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
-    let (id, caller) = (segment.reservation()?, subscriber.caller);
+    let caller = subscriber.caller;
+    let id = match named(app, &segment, caller).await {
+        Ok(view) => view.reservation.id,
+        Err(_) => segment.reservation()?,
+    };
     let status = status_of(app, id, caller).await?;
     if status.is_final && subscriber.seen.as_deref() == Some(&status.id) {
         // Tells a browser that there is no more to come back for.

@@ -69,11 +69,10 @@ pub(super) async fn query(
 ) -> Result<Response, Problem> {
     let wait = wait.duration()?;
     let app = shared.app()?;
-    let id = segment.reservation()?;
-    let mut view = match owned(app, id, caller).await {
+    let mut view = match named(app, &segment, caller).await {
         Ok(view) => view,
         Err(problem) if problem.code == Code::PurchaseNotFound => {
-            let row = archived::purchase(app, id, caller).await?;
+            let row = archived::purchase(app, segment.reservation()?, caller).await?;
             return json(&PurchaseJson::from(&row)).map(IntoResponse::into_response);
         }
         Err(problem) => return Err(problem),
@@ -82,6 +81,24 @@ pub(super) async fn query(
         view = settle(&shared, app, caller, view, Instant::now() + wait).await?;
     }
     json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
+}
+
+/// The caller's reservation that a path names: by its id, or by the number that it had in the older
+/// system, which may be one that an id here has as well.
+pub(super) async fn named(
+    app: &App,
+    segment: &Segment,
+    caller: Caller,
+) -> Result<ReservationView, Problem> {
+    let own = segment.reservation();
+    let older = segment.number().and_then(|number| app.engine.adopted_as_number(number));
+    for id in own.into_iter().chain(older) {
+        match owned(app, id, caller).await {
+            Err(problem) if problem.code == Code::PurchaseNotFound => {}
+            told => return told,
+        }
+    }
+    Err(Code::PurchaseNotFound.into())
 }
 
 /// The reservation `id`, where it is the caller's. Another's is as unknown as none.

@@ -26,6 +26,7 @@ pub(super) fn over(
         return Err(SinkError::RowForeign { table, id: image.id.get() });
     }
     image.birth = None;
+    image.has_row = there.has_row;
     image.attempts = there.attempts;
     image.needs_address = there.needs_address;
     image.payment_no = there.payment_no;

@@ -17,12 +17,13 @@ use crate::sql::blacklist::Blacklist;
 use crate::sql::fault::SinkError;
 use crate::sql::flows::{STOCK_FLOWS, event_no};
 use crate::sql::orders::{self, ReservationRows};
-use crate::sql::reservations::{self, Order, Reservation};
+use crate::sql::reservations::{Order, Reservation};
 use crate::sql::sink::{
     CURSOR, FILLING_NAME, SINK_NAME, SqlSink, Undeliverable, cursor_row, move_cursor, now_ms,
     update_all,
 };
 use crate::sql::store::{Rows, Store, Table, Transaction, Value};
+use crate::sql::stored_reservations;
 
 /// The SKU of an activity of which nothing is known but that it was.
 pub(crate) const GONE_SKU: u64 = 0;
@@ -83,7 +84,7 @@ impl<S: Store> SqlSink<S> {
         let ids: BTreeSet<_> =
             born.chain(portion.changes.iter().map(|it| it.reservation)).collect();
         let ids: Vec<ReservationId> = ids.into_iter().collect();
-        let there = reservations::load_rows(&ids, split, &mut transaction).await?;
+        let there = stored_reservations::load_rows(&ids, split, &mut transaction).await?;
         let mut known = laid_over(&portion.born, there)?;
         let mut money = Money::default();
         for change in &portion.changes {
@@ -99,14 +100,8 @@ impl<S: Store> SqlSink<S> {
                 }
             }
         }
-        let mut known: Vec<_> = known.into_values().collect();
-        for reservation in &mut known {
-            if let (Order::Due(_), Some(why)) =
-                (&reservation.order, undeliverable.get(&reservation.id))
-            {
-                reservation.dead_letter(why.clone(), reservation.updated_ms);
-            }
-        }
+        let mut known: Vec<Reservation<'_>> = known.into_values().collect();
+        undeliverable.settle(&mut known);
         let addresses = orders::load_addresses(&known, &mut transaction).await?;
         let is_due = |it: &&Reservation<'_>| matches!(it.order, Order::Due(_));
         let lacks = |it: &&Reservation<'_>| is_due(it) && !addresses.contains_key(&it.user);

@@ -7,6 +7,7 @@
 //! | `ordinals/<n>` | any | activities made from now on have ordinals of at least n |
 //! | `activities/<n>` | any | ids that the engine gives to activities are at least n |
 //! | `adopted/<n>` | any | ids given to what was adopted without one are at most n |
+//! | `adopting` | any | an older system's reservations are being taken over: none is sold before |
 //! | `canary` | the server's | which users see the second set of rules |
 //! | `limits/<name>` | the server's | a limit that wins over the configuration |
 //! | `blacklist/user/<id>` | the server's | a user who may not buy |
@@ -24,6 +25,9 @@ pub const STOP: &str = "stop";
 
 /// Nothing happens by itself: after a restore, until an operator has looked at it.
 pub const TIMERS_HELD: &str = "timers_held";
+
+/// An older system's reservations are being taken over, and not all are here yet.
+pub const ADOPTING: &str = "adopting";
 
 /// Which users see the second set of rules.
 pub const CANARY: &str = "canary";

@@ -33,6 +33,11 @@ impl Segment {
         decimal(&self.0).and_then(UserId::new).ok_or(Code::NotFound.into())
     }
 
+    /// The number it is, of whatever.
+    pub(crate) fn number(&self) -> Option<u64> {
+        decimal(&self.0)
+    }
+
     /// The reservation it names. What is no id names none.
     pub(crate) fn reservation(&self) -> Result<ReservationId, Problem> {
         decimal(&self.0).and_then(ReservationId::new).ok_or(Code::PurchaseNotFound.into())

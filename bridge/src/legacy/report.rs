@@ -1,0 +1,76 @@
+//! What came of it, for people.
+
+use std::fmt;
+
+/// Rows that are named, of each kind; more are counted.
+const NAMED_MAX: usize = 100;
+
+/// Lines of which the first are kept and the rest are counted.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Named {
+    /// The first of them.
+    pub lines: Vec<String>,
+    /// How many there were.
+    pub count: u64,
+}
+
+impl Named {
+    pub(super) fn add(&mut self, line: String) {
+        self.count += 1;
+        if self.lines.len() < NAMED_MAX {
+            self.lines.push(line);
+        }
+    }
+
+    /// The lines, and how many more there are.
+    pub fn all(&self) -> impl Iterator<Item = String> {
+        let more = self.count.saturating_sub(self.lines.len() as u64);
+        let more = (more > 0).then(|| format!("and {more} more"));
+        self.lines.iter().cloned().chain(more)
+    }
+}
+
+/// What came over at one start, and what did not.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Activities taken over.
+    pub activities: u64,
+    /// Reservations taken over unpaid.
+    pub unpaid: u64,
+    /// Reservations taken over paid.
+    pub paid: u64,
+    /// Those of them whose money went back.
+    pub refunded: u64,
+    /// Reservations taken over as given back.
+    pub given_back: u64,
+    /// Those of all of them that only Redis knew.
+    pub from_keys: u64,
+    /// Reservations that were here already, or whose activity is archived.
+    pub known: u64,
+    /// Units of activities taken over that no reservation stands for: counted as sold.
+    pub kept: Named,
+    /// Taken as told although something contradicts it.
+    pub doubtful: Named,
+    /// Not taken over.
+    pub refused: Named,
+}
+
+impl Report {
+    /// Whether anything was taken over.
+    pub fn is_empty(&self) -> bool {
+        self.activities + self.unpaid + self.paid + self.given_back == 0
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { activities, unpaid, paid, refunded, given_back, from_keys, known, .. } = self;
+        write!(
+            f,
+            "older system: taken over {activities} activities, {unpaid} unpaid, {paid} paid \
+             ({refunded} of them refunded) and {given_back} given back reservations, {from_keys} \
+             of them from Redis alone; {known} were here already, {} were refused",
+            self.refused.count
+        )
+    }
+}
