@@ -53,6 +53,7 @@ static AUDIT_BY_CONTROL: Lookup = Lookup {
     from: "audit",
     key: "control_key",
     part: None,
+    only: None,
 };
 
 /// The fields of something, by name.
