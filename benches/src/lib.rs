@@ -155,8 +155,13 @@ impl Sale {
     /// Buys for `count` fresh users in whole batches, and commits each on this thread: for a sale
     /// without threads.
     pub fn fill(&self, count: u64) {
+        self.fill_with(count, REQUEST_ID);
+    }
+
+    /// The same, with another request id.
+    pub fn fill_with(&self, count: u64, request_id: &str) {
         for _ in 0..count / USERS_A_BATCH {
-            let pending = self.batch(USERS_A_BATCH);
+            let pending = self.batch_of(self.users(USERS_A_BATCH), request_id, 1);
             self.engine.commit().unwrap();
             make_spares(&self.engine);
             pending.wait().unwrap();
@@ -182,6 +187,9 @@ fn make_spares(engine: &Engine) {
 
 /// Purchases in a batch: what a busy event loop gathers in one turn.
 pub const USERS_A_BATCH: u64 = 1_024;
+
+/// As long as the ids of those who number their requests.
+pub const SHORT_REQUEST_ID: &str = "7f3a";
 
 /// As long as a UUID is in text.
 pub const REQUEST_ID: &str = "0190a6f0-7b7e-7cc1-9b57-3f1a2c0d4e5f";

@@ -96,3 +96,8 @@ pub(crate) fn set_aside(device: &dyn Device, path: &str) -> io::Result<()> {
     device.rename(path, &names::quarantined(path))?;
     device.sync_dir(names::QUARANTINE_DIR)
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "failure_tests.rs"]
+mod tests;

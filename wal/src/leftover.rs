@@ -69,5 +69,6 @@ fn longest(mut bytes: &[u8], passed: &Passed<'_>) -> Option<usize> {
 }
 
 #[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 #[path = "leftover_tests.rs"]
 mod tests;

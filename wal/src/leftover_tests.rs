@@ -1,82 +1,25 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::device::sim::{Fate, Image, SimDevice};
-use crate::{
-    CONTROL_SHARD, Class, Format, Lane, Log, OWNER_BYTES, OpenOptions, OpenReport, Opening,
-    RetentionLimits, record_bytes,
-};
-
-const FORMAT: Format = Format {
-    shard_count: 2,
-    frame_bytes_max: 16 << 10,
-    in_flight_bytes_max: 16 << 10,
-    segment_bytes: 64 << 10,
-    owner: [0; OWNER_BYTES],
-};
-
-fn open(device: &SimDevice) -> (Log, OpenReport) {
-    let options = OpenOptions {
-        format: FORMAT,
-        accept_file_system: true,
-        companions: Vec::new(),
-        on_fatal: Box::new(|fatal| panic!("{fatal}")),
-    };
-    let mut opening = Opening::begin(Arc::new(device.clone()), options).unwrap();
-    let _ = opening.next_snapshot().unwrap();
-    let (log, report) = opening.replay(&mut |_| Ok(())).unwrap().finish().unwrap();
-    log.set_retention_limits(RetentionLimits { margin_segments: 0, ..Default::default() });
-    (log, report)
-}
-
-/// Appends `count` records of some length around `bytes`, in one frame.
-fn frame(log: &Log, count: usize, bytes: usize) {
-    append(log, count, bytes);
-    log.commit().unwrap();
-}
-
-fn append(log: &Log, count: usize, bytes: usize) {
-    for number in 0..count {
-        let shard = u16::from(number % 2 == 1);
-        let body = vec![0xC3; bytes + number % 24];
-        let room = record_bytes(body.len());
-        let mut batch = log.begin(shard, room, Class::Reserved).unwrap();
-        batch.command(room);
-        batch.append((1, 1), |out| out.extend_from_slice(&body));
-    }
-}
-
-fn snapshot(log: &Log) {
-    let lsn = log.durable_lsn();
-    let chain = log.reader().seek(lsn).unwrap();
-    let mut writer = log.begin_snapshot(lsn).unwrap();
-    for shard in [0, 1, CONTROL_SHARD] {
-        writer.lane(Lane { shard, seq: log.last_seq(shard), digest: 7 }).unwrap();
-    }
-    log.finish_snapshot(writer, chain).unwrap();
-}
+use crate::Log;
+use crate::device::sim::{Fate, SimDevice};
+use crate::testing::{FORMAT, append, disk, frame, open, rotate, snapshot};
 
 /// A log whose last segment lives in a file full of frames of `count` records, and `frames` frames
 /// of its own in it.
 fn recycled(count: usize, frames: usize) -> (SimDevice, Log) {
-    let device = SimDevice::new(Image::empty(5));
+    let device = disk();
     let (log, _) = open(&device);
     let mut recycled = 0;
     while recycled == 0 {
-        let before = log.metrics().rotations;
-        while log.metrics().rotations == before {
-            frame(&log, count, 100);
-        }
+        rotate(&log, count);
         snapshot(&log);
         recycled = log.retire().unwrap().recycled;
     }
     let spares = log.metrics().spares;
     // The file that was given back is the last of the spares to be taken.
     for _ in 0..spares {
-        let before = log.metrics().rotations;
-        while log.metrics().rotations == before {
-            frame(&log, count, 100);
-        }
+        rotate(&log, count);
     }
     for number in 0..frames {
         frame(&log, 1 + 7 * number, 90);

@@ -93,6 +93,9 @@ mod snapshot;
 mod spares;
 mod start;
 mod sync;
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod testing;
 mod threads;
 mod verdict;
 mod watermark;

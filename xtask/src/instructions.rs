@@ -31,12 +31,14 @@ const BOUNDS: &[Bound] = &[
     Bound { work: "refused", instructions_max: 580, what: "a purchase above the limit" },
     Bound { work: "replayed", instructions_max: 635, what: "a purchase made before" },
     Bound { work: "hash", instructions_max: 272, what: "the hash of a UUID" },
-    Bound { work: "recovery", instructions_max: 1_760, what: "a purchase replayed at a start" },
+    // A hundred of them fetch its buyer ahead, which saves a wait for memory of more than that.
+    Bound { work: "recovery", instructions_max: 1_925, what: "a purchase replayed at a start" },
 ];
 
-/// Bytes of the log that a reservation with a 36-byte request id takes at most, in batches of
-/// 1,024, framing and padding included.
-const LOG_BYTES_MAX: u64 = 144;
+/// Bytes of the log that a reservation takes at most, in batches of 1,024, framing and padding
+/// included: as the bin knows the work, at most, and with which request id.
+const LOG_BYTES: &[(&str, u64, &str)] =
+    &[("bytes", 144, "of 36 bytes"), ("bytes-short", 104, "of a few bytes")];
 
 /// Times that the work is done in the shorter run; the longer one does it twice as often.
 const COUNT: u64 = 65_536;
@@ -56,9 +58,12 @@ pub(crate) fn run() -> Result<(), Failure> {
         let Bound { work, instructions_max, what } = bound;
         println!("{work:<10} {count:>12} {instructions_max:>8}   {what} {verdict}");
     }
-    let bytes = log_bytes(&bin)?;
-    println!("{:<10} {bytes:>12} {LOG_BYTES_MAX:>8}   bytes of the log a reservation", "log");
-    broken += usize::from(bytes > LOG_BYTES_MAX);
+    for (work, bytes_max, with) in LOG_BYTES {
+        let bytes = log_bytes(&bin, work)?;
+        let what = format!("bytes of the log a reservation with an id {with}");
+        println!("{:<10} {bytes:>12} {bytes_max:>8}   {what}", "log");
+        broken += usize::from(bytes > *bytes_max);
+    }
     if broken > 0 { Err(Failure::Slower { bounds: broken }) } else { Ok(()) }
 }
 
@@ -91,8 +96,8 @@ fn counted(bin: &Path, work: &str, count: u64) -> Result<u64, Failure> {
     parse(&told?).ok_or(Failure::Unread { program: "valgrind" })
 }
 
-fn log_bytes(bin: &Path) -> Result<u64, Failure> {
-    let told = output(Command::new(bin).arg("bytes").arg(COUNT.to_string()))?;
+fn log_bytes(bin: &Path, work: &str) -> Result<u64, Failure> {
+    let told = output(Command::new(bin).arg(work).arg(COUNT.to_string()))?;
     told.trim().parse().map_err(|_| Failure::Unread { program: "instructions" })
 }
 

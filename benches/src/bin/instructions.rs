@@ -9,7 +9,7 @@
 use std::hint::black_box;
 use std::path::Path;
 
-use benches::{REQUEST_ID, Sale, USERS_A_BATCH, options};
+use benches::{REQUEST_ID, SHORT_REQUEST_ID, Sale, USERS_A_BATCH, options};
 use engine::core::event::Front;
 use engine::core::ids::UserId;
 use engine::{BatchAnswer, Engine};
@@ -26,7 +26,8 @@ const WORKS: &[(&str, Work)] = &[
     ("hash", hash),
     ("prepare", prepare),
     ("recovery", recovery),
-    ("bytes", bytes),
+    ("bytes", |count, _| bytes(count, REQUEST_ID)),
+    ("bytes-short", |count, _| bytes(count, SHORT_REQUEST_ID)),
 ];
 
 fn main() {
@@ -98,10 +99,10 @@ fn prepare(count: u64, directory: &Path) {
 }
 
 /// Prints the bytes of the log that a reservation takes.
-fn bytes(count: u64, _: &Path) {
+fn bytes(count: u64, request_id: &str) {
     let sale = Sale::without_threads();
     let before = sale.engine.stats().log;
-    sale.fill(count);
+    sale.fill_with(count, request_id);
     let after = sale.engine.stats().log;
     println!("{}", (after.frame_bytes - before.frame_bytes) / (after.records - before.records));
 }

@@ -135,7 +135,11 @@ fn main() -> io::Result<()> {
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         if busy {
-            scope.spawn(|| while !ended.load(Ordering::Relaxed) {});
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
         }
         let measured = measure(dir.path());
         ended.store(true, Ordering::Relaxed);

@@ -6,7 +6,7 @@
 //! `RWF_DSYNC` asks of one: the kernel treats both alike, and a plain write needs no flag.
 //!
 //! `io_uring` is not used: it would want unsafe code, and with one commit at a time it has nothing
-//! to overlap.
+//! to overlap. `cargo run --release -p uring` measures it beside the others.
 //!
 //! Whether it pays depends on the disk, so it is measured, not guessed: the two ways write block by
 //! block in turn into a small file beside the log, and the medians decide.

@@ -32,8 +32,8 @@ is refused where this document does not allow it.\n\n\
 `429` and `503` say in `Retry-After` when to come back. Repeat a purchase with the same \
 `client_request_id`: it has one outcome, however often it is sent. `500 internal` is a fault of \
 the server, expected nowhere; tell its operator the `X-Request-Id`.\n\n\
-**Answers of the connection**: a request that is no HTTP, or whose head is too large, is refused \
-before it has a path.";
+**Answers of the connection**: where there are too many of them, the answer to connecting is \
+`503 overloaded`, whatever was asked.";
 
 /// The document of this version, as it is served and committed.
 pub(crate) static DOCUMENT: LazyLock<Value> =
@@ -173,15 +173,18 @@ impl Parts {
     }
 }
 
+/// What is refused in front of every operation: a request that is none, or too large a head.
+const OF_ALL: &[Code] = &[Code::InvalidRequest, Code::UriTooLong, Code::HeadersTooLarge];
+
 /// The codes that an operation refuses with, by status. What comes over no TLS is refused in front
-/// of every call of the API, and so is what is no sound request.
+/// of every call of the API.
 fn by_status(operation: &Operation) -> BTreeMap<u16, Vec<Code>> {
     let is_api = operation.path.starts_with("/api/");
-    let of_all: &[Code] = if is_api { &[Code::InvalidRequest, Code::TlsRequired] } else { &[] };
+    let of_api: &[Code] = if is_api { &[Code::TlsRequired] } else { &[] };
     let mut all: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
     // In the order of the one table of codes.
     for code in Code::ALL {
-        if operation.problems.contains(code) || of_all.contains(code) {
+        if [OF_ALL, of_api, &operation.problems].iter().any(|codes| codes.contains(code)) {
             all.entry(code.status().as_u16()).or_default().push(*code);
         }
     }
@@ -232,10 +235,12 @@ fn query_parameters(query: Schema) -> Vec<Value> {
     let parameter = |(name, mut schema): (String, Value)| {
         let about = schema.as_object_mut().and_then(|it| it.remove("description"));
         let required = is_required(&name);
-        json!({
-            "in": "query", "name": name, "description": about.unwrap_or_default(),
-            "required": required, "schema": schema,
-        })
+        let mut parameter =
+            json!({"in": "query", "name": name, "required": required, "schema": schema});
+        if let Some(about) = about {
+            parameter["description"] = about;
+        }
+        parameter
     };
     fields.into_iter().map(parameter).collect()
 }
