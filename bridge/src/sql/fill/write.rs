@@ -145,6 +145,9 @@ impl<S: Store> SqlSink<S> {
             Value::Null,
             Value::text(filled.to_string()),
             Value::Null,
+            Value::Null,
+            Value::Null,
+            Value::Null,
             Value::integer(now_ms()),
         ]);
         transaction.insert(&audit).await?;
