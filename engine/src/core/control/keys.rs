@@ -16,7 +16,7 @@
 //! | `blacklist/account/<id>` | the server's | an account that may not act at all |
 //! | `token/<jti>` | the server's | a revoked token; expires with it |
 //!
-//! The engine itself heeds the first five; it knows the rest as bytes. What is under `blacklist/`
+//! The engine itself heeds the first six; it knows the rest as bytes. What is under `blacklist/`
 //! and `token/` grows with its users and has a bound of its own: a flood of either must not keep
 //! an operator from stopping the sale.
 
