@@ -28,6 +28,7 @@ on_each_database!(
     what_is_new_comes_over_at_the_next_start,
     hostile_rows_are_named_and_the_rows_behind_them_go_on,
     figures_that_do_not_add_up_sell_no_unit_twice,
+    a_unit_of_a_refused_reservation_is_nobody_elses,
     more_reservations_than_units_go_in_order_of_what_was_paid,
     an_unpaid_order_ends_when_its_buyer_was_told,
     a_database_that_is_none_of_the_older_systems_is_refused,
@@ -373,6 +374,24 @@ async fn an_unpaid_order_ends_when_its_buyer_was_told(place: Place) {
     engine.close().unwrap();
 }
 
+async fn a_unit_of_a_refused_reservation_is_nobody_elses(place: Place) {
+    let older = Older::beside(&place).await;
+    older.activity(5, 0).await;
+    older.order(7, 30, 5, ("ordered", "paid")).await;
+    older.order(8, 30, 5, ("ordered", "paid")).await;
+    older.place.execute("DELETE FROM orders WHERE order_no = 'O-8'").await;
+    let twin = "UPDATE flashsale_pre_deductions SET order_no = 'O-7' WHERE id = 8";
+    older.place.execute(twin).await;
+    let directory = tempfile::tempdir().unwrap();
+    let engine = open(directory.path());
+    for _ in 0..2 {
+        let report = adopt(&engine, &older).await;
+        assert_eq!((report.refused.count, report.kept.count), (1, 1), "{report:?}");
+        assert_eq!(figures(&engine, ID), [0, 0, 1]);
+    }
+    engine.close().unwrap();
+}
+
 async fn a_database_that_is_none_of_the_older_systems_is_refused(place: Place) {
     let directory = tempfile::tempdir().unwrap();
     let engine = open(directory.path());
@@ -384,6 +403,12 @@ async fn a_database_that_is_none_of_the_older_systems_is_refused(place: Place) {
         error
     };
     let older = Older::beside(&place).await;
+    for (table, column) in [("flashsale_pre_deductions", "order_no"), ("orders", "purchase_slot")] {
+        older.place.execute(&format!("ALTER TABLE {table} RENAME COLUMN {column} TO was")).await;
+    }
+    let LegacyError::Schema { why, .. } = refused(&older.url()).await else { panic!() };
+    assert!(why.contains("(order_no)") && why.contains("(purchase_slot)"), "{why}");
+    older.place.execute("ALTER TABLE flashsale_pre_deductions RENAME COLUMN was TO order_no").await;
     older.place.execute("ALTER TABLE orders RENAME COLUMN status TO state").await;
     let LegacyError::Schema { why, .. } = refused(&older.url()).await else { panic!() };
     assert_eq!(why, "orders has no column status");

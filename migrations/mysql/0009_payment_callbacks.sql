@@ -11,5 +11,6 @@ CREATE TABLE IF NOT EXISTS payment_callbacks (
     body           VARBINARY(4096) NOT NULL,
     received_at    BIGINT          NOT NULL,
     INDEX payment_callbacks_by_payment (payment_no),
-    INDEX payment_callbacks_by_verdict (verdict, received_at)
+    INDEX payment_callbacks_by_verdict (verdict, received_at),
+    INDEX payment_callbacks_by_time (received_at, callback_no)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

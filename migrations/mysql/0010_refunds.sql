@@ -15,5 +15,6 @@ CREATE TABLE IF NOT EXISTS refunds (
     created_at   BIGINT          NOT NULL,
     updated_at   BIGINT          NOT NULL,
     PRIMARY KEY (order_no, refund_no),
-    INDEX refunds_by_status (status, created_at)
+    INDEX refunds_by_status (status, created_at),
+    INDEX refunds_by_time (created_at, order_no, refund_no)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

@@ -152,6 +152,7 @@ CREATE TABLE payment_callbacks (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX payment_callbacks_by_payment ON payment_callbacks (payment_no);
 CREATE INDEX payment_callbacks_by_verdict ON payment_callbacks (verdict, received_at);
+CREATE INDEX payment_callbacks_by_time ON payment_callbacks (received_at, callback_no);
 
 CREATE TABLE refunds (
     order_no     TEXT    NOT NULL,
@@ -171,6 +172,7 @@ CREATE TABLE refunds (
     PRIMARY KEY (order_no, refund_no)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX refunds_by_status ON refunds (status, created_at);
+CREATE INDEX refunds_by_time ON refunds (created_at, order_no, refund_no);
 
 -- Only inserted. `before_qty` and `after_qty` are the units available around the change.
 CREATE TABLE stock_flows (

@@ -160,6 +160,10 @@ impl Tail {
         self.promised = false;
         parts.intake.release(taken.bytes);
         parts.watermark.publish(&self.marks, self.last_lsn, &mut self.woken);
+        // A full frame may have left records behind whose callers commit once and then wait.
+        if parts.intake.may_have_left(taken.bytes, frame_bytes_max - frame::HEADER_BYTES) {
+            parts.intake.interrupt();
+        }
         self.look_ahead(parts)?;
         Ok(Committed::Frame { last_lsn: self.last_lsn, records: taken.records })
     }

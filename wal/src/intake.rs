@@ -233,6 +233,11 @@ impl Intake {
         self.bell.ring();
     }
 
+    /// Whether a frame with room for `room` bytes that took `taken` can have left a chunk behind.
+    pub(crate) fn may_have_left(&self, taken: usize, room: usize) -> bool {
+        taken + self.chunk_bytes_max > room && self.in_flight_bytes() > 0
+    }
+
     /// Ends a wait for work.
     pub(crate) fn interrupt(&self) {
         self.bell.ring();

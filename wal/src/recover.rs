@@ -296,7 +296,9 @@ impl Segment<'_> {
         let (format, shard_seqs) = (&self.control.format, recovered.shard_seqs.as_slice());
         let passed = Passed { format, shard_seqs };
         let mut stop = Some(stop);
-        if leftover::is_all(file, self.header, end.offset, &survey, &passed) {
+        // A block that the disk does not give back is news of the file, whatever lies there.
+        let is_read = !matches!(stop, Some(Stop::Unreadable(_)));
+        if is_read && leftover::is_all(file, self.header, end.offset, &survey, &passed) {
             (stop, survey.damage_bytes) = (None, 0);
         }
         let case = classify(&self.evidence(end, stop, &survey));

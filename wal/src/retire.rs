@@ -32,7 +32,7 @@ use crate::premises::{Found, look};
 use crate::retention::{Retirable, SinkClass, SinkError, SinkState, padded};
 use crate::segment::SegmentHeader;
 use crate::snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter};
-use crate::spares::Spare;
+use crate::spares::{Spare, may_pass};
 use crate::sync::Mutex;
 
 /// What [`Log::retire`] did.
@@ -72,6 +72,11 @@ impl Log {
             };
             match parted {
                 Ok(spare) => spares.extend(spare),
+                // The file is sound: there was no room, or no descriptor, to blank it.
+                Err(error) if may_pass(&error) => {
+                    let removed = parts.device.remove(&names::segment(segment.id));
+                    retired.left += u64::from(removed.is_err());
+                }
                 Err(_) if set_aside(&*parts.device, &names::segment(segment.id)).is_ok() => {
                     retired.quarantined += 1;
                 }
@@ -103,6 +108,7 @@ impl Log {
     pub fn drop_sink(&self, name: &str) -> Result<(), SinkError> {
         let (parts, tail) = self.parts();
         parts.retention.drop_sink(name)?;
+        parts.intake.hold_new(parts.retention.is_overdue());
         Ok(tail.lock().save(parts)?)
     }
 

@@ -129,7 +129,13 @@ impl Spares {
         drop(pool);
         match device.create_zeroed(&path, self.segment_bytes) {
             Ok(()) => Ok(Spare { path, stale_stamp: 0 }),
-            Err(source) => Err(Failed { path, source }),
+            Err(source) => {
+                if may_pass(&source) {
+                    // No bad file, but one that takes room which the next try needs.
+                    let _ = device.remove(&path);
+                }
+                Err(Failed { path, source })
+            }
         }
     }
 
@@ -200,7 +206,7 @@ fn admit(pool: &MutexGuard<'_, Pool>, intake: &Intake) {
 }
 
 /// Whether the machine may grant later what it refuses now: room, or a file descriptor.
-fn may_pass(error: &io::Error) -> bool {
+pub(crate) fn may_pass(error: &io::Error) -> bool {
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
     let full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);

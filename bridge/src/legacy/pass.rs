@@ -129,7 +129,7 @@ impl Take<'_> {
             }
             Err(refusal) => {
                 self.report.refused.add(format!("{name}: {}", said(refusal)));
-                return Ok(());
+                return self.keep_out(name, &facts);
             }
         };
         if facts.verdict.refunded {
@@ -146,6 +146,22 @@ impl Take<'_> {
             Status::Reserved => report.unpaid += 1,
             Status::Confirmed => report.paid += 1,
             Status::RolledBack(_) => report.given_back += 1,
+        }
+        Ok(())
+    }
+
+    /// The units of a reservation that is refused were counted as taken when its activity came
+    /// over: nobody else is to have them. The same refusal at a later start takes no more.
+    fn keep_out(&mut self, name: &str, facts: &Facts) -> Result<(), LegacyError> {
+        if matches!(facts.verdict.status, Status::RolledBack(_)) {
+            return Ok(());
+        }
+        let op = format!("older-{}-{}", facts.old_id, facts.order_no);
+        let decrease = || self.engine.decrease(facts.activity, ACTOR, &op, facts.quantity);
+        let told = retried(decrease).map_err(log)?.wait().map_err(|_| LegacyError::Log)?;
+        if told.is_ok() {
+            let units = facts.quantity;
+            self.report.kept.add(format!("{name}: {units} units are taken by nobody known here"));
         }
         Ok(())
     }

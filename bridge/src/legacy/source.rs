@@ -49,6 +49,12 @@ impl Source {
             let schema = |why| LegacyError::Schema { database: self.shown.clone(), why };
             found.push(looked.map_err(schema)?);
         }
+        if !reservations_name_orders(&found) {
+            let why = "neither does flashsale_pre_deductions name its order (order_no), nor an order \
+                       its reservation (purchase_slot)";
+            let database = self.shown.clone();
+            return Err(LegacyError::Schema { database, why: why.to_owned() });
+        }
         let items = Found::look(&mut snapshot, &ITEMS).await.map_err(&unreadable)?.ok();
         let [activities, reservations, orders] = <[Found; 3]>::try_from(found)
             .unwrap_or_else(|_| unreachable!("three tables were looked at"));
@@ -59,6 +65,13 @@ impl Source {
     pub async fn close(&self) {
         self.readers.close().await;
     }
+}
+
+/// Whether a reservation and its order can be told to be one: else each purchase would be taken
+/// over twice.
+fn reservations_name_orders(found: &[Found]) -> bool {
+    matches!(found, [_, reservations, orders]
+        if reservations.has("order_no") || orders.has("purchase_slot"))
 }
 
 /// Where the next page begins.

@@ -222,7 +222,7 @@ pub struct OrderRow {
 pub fn difference(expected: &Expected, row: Option<&Row>) -> Option<(Kind, String, String)> {
     let Some(row) = row else {
         // A dead letter may stand alone: what was refused was the row itself.
-        if expected.letter.is_some() {
+        if expected.is_dead() {
             return None;
         }
         return Some((Kind::Missing, "absent".to_owned(), expected.row_status().to_owned()));

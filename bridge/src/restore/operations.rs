@@ -117,6 +117,6 @@ mod tests {
         assert_eq!(units_before(10, &operations(&[4, -1])), Some(7));
         assert_eq!(units_before(10, &operations(&[-3])), Some(13));
         assert_eq!(units_before(10, &operations(&[50])), Some(0), "an edit took some of them");
-        assert_eq!(units_before(10, &operations(&[i64::from(UNITS_MAX), -5])), None);
+        assert_eq!(units_before(10, &operations(&[i64::from(UNITS_MAX), 5])), None);
     }
 }

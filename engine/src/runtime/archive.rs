@@ -68,8 +68,12 @@ impl Engine {
         Ok(count)
     }
 
-    /// The sequence of shard `index` that every sink covers: none before there are orders in SQL.
+    /// The sequence of shard `index` that every sink covers: none before there are orders in SQL,
+    /// nor while they are behind what they once were, since then the marks say too much.
     fn covered_seq(&self, index: u16) -> u64 {
+        if self.orders_are_behind() {
+            return 0;
+        }
         let control = self.inner.control.lock();
         if control.sink(ORDERS_SINK).is_none() {
             return 0;

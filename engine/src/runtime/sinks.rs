@@ -124,12 +124,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the orders database is not yet where it was told to be before.
+    pub(crate) fn orders_are_behind(&self) -> bool {
+        self.inner.log.sinks().iter().any(|sink| sink.name == ORDERS_BEHIND)
+    }
+
     /// Ends what [`Engine::keep_for_orders`] began: the orders database is where it was before.
     ///
     /// # Errors
     /// [`SinkError`]: the log is still kept.
     pub fn orders_caught_up(&self) -> Result<(), SinkError> {
-        match self.inner.log.sinks().iter().any(|sink| sink.name == ORDERS_BEHIND) {
+        match self.orders_are_behind() {
             true => self.inner.log.drop_sink(ORDERS_BEHIND),
             false => Ok(()),
         }

@@ -65,6 +65,8 @@ impl Cores {
                 let _guard = AbortOnPanic;
                 turn::begin();
                 runtime.block_on(serve(socket, house, sealing, tell_served, end_of_life));
+                // What blocks for long, the asking of a name or a comparison, is not waited for.
+                runtime.shutdown_background();
             };
             cores.threads.push(builder.spawn(body)?);
             cores.served.push(served);

@@ -7,6 +7,7 @@ use crate::core::control::Control;
 use crate::core::digest::digest;
 use crate::core::event::Status;
 use crate::core::ids::{ActivityId, Position};
+use crate::core::publication::Publication;
 use crate::core::reservation::Slot;
 use crate::core::shard::{Place, Shard, ShardSeed, Tombstone};
 use crate::core::side::{
@@ -132,6 +133,7 @@ impl ShardLoader {
         activity.total = total;
         activity.sold_before = sold_before;
         activity.schedule_over = schedule_over;
+        activity.published = Publication::new(seq, activity.view());
         activity.unpaid_from = usize::try_from(unpaid_from).ok()?;
         Some(activity)
     }
