@@ -50,8 +50,8 @@ impl Source {
             found.push(looked.map_err(schema)?);
         }
         if !reservations_name_orders(&found) {
-            let why = "neither does flashsale_pre_deductions name its order (order_no), nor an order \
-                       its reservation (purchase_slot)";
+            let why = "neither do flashsale_pre_deductions name their orders (order_no), nor \
+                       orders their reservations (purchase_slot)";
             let database = self.shown.clone();
             return Err(LegacyError::Schema { database, why: why.to_owned() });
         }
