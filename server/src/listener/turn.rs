@@ -41,7 +41,7 @@ pub(crate) fn engine(app: &App) -> &Engine {
     if TURN.get().is_some() { &app.committing } else { &app.engine }
 }
 
-/// The answer of a decision that [`engine`] made, once durable.
+/// The answer of a decision that [`engine()`] made, once durable.
 ///
 /// # Errors
 /// [`LogUnavailable`] where the log failed first: the outcome is unknown.
