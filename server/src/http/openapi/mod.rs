@@ -18,7 +18,8 @@
 //!    become descriptions; bounds that a type can't have are attributes such as
 //!    `#[schemars(range(min = 1))]`. An `Option` may be left out and is never `null`, unless its
 //!    schema is [`nullable`]; with a `schema_with` it needs `#[serde(default)]` to be optional.
-//! 3. Add it to the room's `routes()`, with its answers and every [`Code`](crate::http::problem::Code) that it may refuse with:
+//! 3. Add it to the room's `routes()`, with its answers and every
+//!    [`Code`](crate::http::problem::Code) that it may refuse with:
 //!
 //! ```ignore
 //! Api::new().post(
