@@ -146,9 +146,9 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
     let mut signals = Signals::new()?;
     let settings = loaded.settings.clone();
     let (http_sender, http_receiver) = watch::channel(Arc::new(settings.http.clone()));
-    let shared = Shared::new(&settings, http_receiver.clone()).map_err(ServeError::Random)?;
+    let shared = Shared::new(&settings, http_receiver).map_err(ServeError::Random)?;
     let shared = Arc::new(shared);
-    let listening = listen(&settings, &shared, &http_receiver).await?;
+    let listening = listen(&settings, &shared)?;
     let opened = {
         let (loaded, shared) = (loaded.clone(), Arc::clone(&shared));
         tokio::spawn(async move { open(&loaded, &shared).await })
@@ -193,12 +193,8 @@ struct Listening {
 }
 
 /// Listens on the addresses of `settings` and announces them on standard output.
-async fn listen(
-    settings: &Settings,
-    shared: &Arc<Shared>,
-    http: &watch::Receiver<Arc<Http>>,
-) -> Result<Listening, ServeError> {
-    let house = |router| House::new(router, shared, http.clone());
+fn listen(settings: &Settings, shared: &Arc<Shared>) -> Result<Listening, ServeError> {
+    let house = |router| House::new(router, shared);
     let (address, metrics) = (settings.listen, settings.metrics_listen);
     let refused = |address| move |source| ServeError::Bind { address, source };
     let api = house(http::router(shared, metrics.is_none()));

@@ -31,12 +31,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
 use tower::Service as _;
 
 use crate::app::Shared;
-use crate::config::Http;
 use crate::http::problem::Code;
 use guard::{Guard, Patience, Phase};
 
@@ -74,23 +73,17 @@ pub(crate) struct ConnectionCounts {
 pub(crate) struct House {
     router: Router,
     shared: Arc<Shared>,
-    settings: watch::Receiver<Arc<Http>>,
     places: Arc<Semaphore>,
     turning_away: Arc<Semaphore>,
 }
 
 impl House {
     /// Serves `router`.
-    pub(crate) fn new(
-        router: Router,
-        shared: &Arc<Shared>,
-        settings: watch::Receiver<Arc<Http>>,
-    ) -> Self {
-        let places = settings.borrow().connections_max.min(Semaphore::MAX_PERMITS);
+    pub(crate) fn new(router: Router, shared: &Arc<Shared>) -> Self {
+        let places = shared.http().connections_max.min(Semaphore::MAX_PERMITS);
         Self {
             router,
             shared: Arc::clone(shared),
-            settings,
             places: Arc::new(Semaphore::new(places)),
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
         }
@@ -127,7 +120,7 @@ impl Listener {
         }
         drop(self.socket);
         self.connections.close();
-        let patience = self.house.settings.borrow().drain_timeout;
+        let patience = self.house.shared.http().drain_timeout;
         match tokio::time::timeout(patience, self.connections.wait()).await {
             Ok(()) => 0,
             Err(_) => self.connections.len(),
@@ -152,7 +145,7 @@ impl Listener {
 
     fn serve(&self, stream: TcpStream, peer: Peer, place: OwnedSemaphorePermit) {
         let House { router, shared, .. } = self.house.clone();
-        let http = Arc::clone(&self.house.settings.borrow());
+        let http = shared.http();
         let open = OpenConnection::new(Arc::clone(&shared.connections), place);
         self.connections.spawn(async move {
             let _open = open;
