@@ -39,8 +39,8 @@ impl<I: ImageSource> Filling<I> {
         host.keep_from(Lsn(0));
         let needed = standing.furthest().map_or(Lsn(0), |cursor| cursor.lsn);
         let images = host.images()?;
-        let Some(images) = images.filter(|images| images.lsn() >= needed.max(Lsn(1))) else {
-            let snapshot = host.images()?.map_or(Lsn(0), |images| images.lsn());
+        let snapshot = images.as_ref().map_or(Lsn(0), ImageSource::lsn);
+        let Some(images) = images.filter(|_| snapshot >= needed.max(Lsn(1))) else {
             // Nothing is gained by keeping the log for a sink that only a person can help.
             host.caught_up();
             return Err(Halt::NoSnapshot { needed, snapshot }.into());

@@ -6,7 +6,7 @@ mod common;
 #[path = "../../bridge/tests/mirror/valkey.rs"]
 mod valkey;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::{Duration, Instant};
 
@@ -87,8 +87,16 @@ fn what_was_sold_stays_sold_and_the_old_directory_is_fenced_off() {
     assert!(second.stop().success());
 }
 
-#[test]
-fn time_outs_wait_until_an_operator_says_so() {
+/// A directory that was built anew from the orders of a server that was killed.
+struct Restored {
+    scratch: tempfile::TempDir,
+    database: String,
+    new: PathBuf,
+    id: u64,
+}
+
+/// One unit of three was bought there, a second before its time to pay is up.
+fn restored_with_one_unpaid() -> Restored {
     let scratch = tempfile::tempdir().unwrap();
     let database = format!("sqlite:{}", scratch.path().join("shop.db").display());
     let flags = ["--database", database.as_str()];
@@ -100,6 +108,13 @@ fn time_outs_wait_until_an_operator_says_so() {
     first.wait();
     let new = scratch.path().join("new");
     assert_eq!(restore(&database, &new).status.code(), Some(0));
+    Restored { scratch, database, new, id }
+}
+
+#[test]
+fn time_outs_wait_until_an_operator_says_so() {
+    let Restored { scratch: _scratch, database, new, id } = restored_with_one_unpaid();
+    let flags = ["--database", database.as_str()];
     // Over a restart, too.
     for _ in 0..2 {
         let mut second = Server::start_in(&new, &flags, &[]);
@@ -116,17 +131,8 @@ fn time_outs_wait_until_an_operator_says_so() {
 
 #[test]
 fn time_outs_of_a_stopped_server_are_let_go_in_its_directory() {
-    let scratch = tempfile::tempdir().unwrap();
-    let database = format!("sqlite:{}", scratch.path().join("shop.db").display());
+    let Restored { scratch, database, new, id } = restored_with_one_unpaid();
     let flags = ["--database", database.as_str()];
-    let mut first = Server::start_in(&scratch.path().join("old"), &flags, &[]);
-    let id = first.activity(&json!({"stock": 3, "payment_ttl": "1s"}));
-    bought(&first.buy(7, id, "r-7", 1));
-    delivered(&first);
-    first.signal(Signal::KILL);
-    first.wait();
-    let new = scratch.path().join("new");
-    assert_eq!(restore(&database, &new).status.code(), Some(0));
     // Nobody listens on port 1.
     let resume = |directory: &Path| {
         let mut command = sluice(["resume-timers", "--url", "http://127.0.0.1:1", "--data-dir"]);

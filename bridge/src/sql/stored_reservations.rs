@@ -85,18 +85,24 @@ static ORDERS_BY_NO: Lookup = Lookup {
     only: None,
 };
 
+/// The dead letter whose status, reason and times stand in `record` from column `first` on.
+fn dead_letter(record: &Record, first: usize) -> Result<DeadLetter<'static>, StoreError> {
+    let state = State::from_name(record.text(first)?);
+    Ok(DeadLetter {
+        is_stored: true,
+        state: state.ok_or(StoreError::Unreadable { column: first })?,
+        reason: Value::text(record.text(first + 1)?.to_owned()),
+        opened_ms: record.number(first + 2)?,
+        resolved_ms: record.number_or_null(first + 3)?,
+    })
+}
+
 impl Reservation<'static> {
     fn read(mut record: Record) -> Result<Self, StoreError> {
         let id = record.number(0)?;
         let dead_letter = match record.text_or_null(14)? {
             None => None,
-            Some(name) => Some(DeadLetter {
-                is_stored: true,
-                state: State::from_name(name).ok_or(StoreError::Unreadable { column: 14 })?,
-                reason: Value::text(record.text(15)?.to_owned()),
-                opened_ms: record.number(16)?,
-                resolved_ms: record.number_or_null(17)?,
-            }),
+            Some(_) => Some(dead_letter(&record, 14)?),
         };
         Ok(Self {
             id: ReservationId::new(id).ok_or(StoreError::Unreadable { column: 0 })?,
@@ -129,13 +135,7 @@ impl Reservation<'static> {
     }
 
     fn read_without_row(mut record: Record) -> Result<Self, StoreError> {
-        let state = State::from_name(record.text(7)?);
-        let state = state.ok_or(StoreError::Unreadable { column: 7 })?;
-        let reason = Value::text(record.text(8)?.to_owned());
-        let (opened_ms, resolved_ms) = (record.number(9)?, record.number_or_null(10)?);
-        let is_stored = true;
-        let letter =
-            DeadLetter { is_stored, state, reason: reason.clone(), opened_ms, resolved_ms };
+        let letter = dead_letter(&record, 7)?;
         Ok(Self {
             id: ReservationId::new(record.number(0)?)
                 .ok_or(StoreError::Unreadable { column: 0 })?,
@@ -148,17 +148,17 @@ impl Reservation<'static> {
             birth: None,
             has_row: false,
             order: Order::Missing,
-            dead_letter: Some(letter),
-            status: match state {
+            status: match letter.state {
                 State::Open | State::Delivered => Status::DeadLetter,
                 State::RolledBack => Status::RolledBack,
             },
             reason: Value::Null,
             attempts: 1,
-            last_error: reason,
-            rolled_back_at: Value::integer_or_null(resolved_ms),
-            created_ms: opened_ms,
-            updated_ms: opened_ms,
+            last_error: letter.reason.clone(),
+            rolled_back_at: Value::integer_or_null(letter.resolved_ms),
+            created_ms: letter.opened_ms,
+            updated_ms: letter.opened_ms,
+            dead_letter: Some(letter),
             needs_address: record.number(11)? != 0,
             had_order: false,
             order_status: record.take(12)?,
