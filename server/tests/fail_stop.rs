@@ -349,5 +349,6 @@ fn whatever_operation_fails_the_server_ends_with_4_and_nothing_acknowledged_is_l
     });
     let reached = reached.into_inner();
     println!("{reached} of {} failures were reached", failures.len());
+    common::counts::note("fail_stop", &[("failures reached", reached as u64)]);
     assert!(reached >= RUNS_MIN, "only {reached} failures were reached");
 }

@@ -20,6 +20,7 @@
 
 pub mod compound;
 pub mod corrupt;
+pub mod counts;
 pub mod crash;
 pub mod errors;
 pub mod fates;

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use wal::planted::{self, Bug};
 
+use crate::counts;
+
 /// Failures beyond these are counted, not kept.
 const FAILURES_KEPT: usize = 8;
 
@@ -141,6 +143,7 @@ impl Report {
     /// Writes the report past the test harness, which keeps what a passing test prints to itself.
     pub fn tell(&self) {
         let _ = writeln!(std::io::stderr(), "{self}");
+        counts::note(&format!("campaign `{}`", self.name), &self.counts);
     }
 }
 

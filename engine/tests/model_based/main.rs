@@ -11,6 +11,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../sim/src/counts.rs"]
+mod counts;
 mod history;
 mod op;
 #[path = "../support/mod.rs"]
@@ -59,6 +61,8 @@ fn the_engine_answers_as_the_model_and_replays_to_the_same_state() {
     });
     let seen = seen.into_inner();
     println!("{seen:#?}");
+    let count = |name| (name, seen.get(name).copied().unwrap_or_default());
+    counts::note("model_based", &[count("histories"), count("commands")]);
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
     if cases >= CASES_TO_MEET_ALL {
         for name in history::MUST_BE_SEEN {
