@@ -2,8 +2,8 @@
 //! edges of windows among them: the mirror of their events leaves the keys that the library has
 //! after the same calls.
 //!
-//! `SLUICE_CALLS` says how many calls; a full run makes 100,000. A history that differs is told with
-//! its seed; `SLUICE_SEED` runs that one again.
+//! `SLUICE_CALLS` says how many calls; a full run makes 100,000. A history that differs is told
+//! with its seed; `SLUICE_SEED` runs that one again.
 
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;

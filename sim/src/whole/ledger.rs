@@ -134,11 +134,7 @@ impl Ledger {
             Body::Restored { activity, reservation, quantity, figures, reason, .. } => {
                 self.shift(activity, Pool::Locked, Pool::Available, quantity, figures)?;
                 self.give_backs += 1;
-                let due_ms = self.entry(reservation)?.created_ms + PAYMENT_TTL_MS;
-                if reason == RestoreReason::Timeout && event.at_ms < due_ms {
-                    let early_ms = due_ms - event.at_ms;
-                    return Err(format!("{reservation} times out {early_ms} ms early"));
-                }
+                self.may_go_back(reservation, reason, event.at_ms)?;
                 self.go(reservation, &[Life::Reserved], Life::RolledBack(reason))
             }
             Body::RefundRequested { reservation, restock, .. } => {
@@ -238,6 +234,20 @@ impl Ledger {
         match restock {
             true => self.shift(activity, Pool::Sold, Pool::Available, quantity, figures),
             false => self.shift(activity, Pool::Sold, Pool::Sold, quantity, figures),
+        }
+    }
+
+    /// Nobody's time to pay ends before it is over.
+    fn may_go_back(
+        &mut self,
+        id: ReservationId,
+        reason: RestoreReason,
+        at_ms: u64,
+    ) -> Result<(), String> {
+        let due_ms = self.entry(id)?.created_ms + PAYMENT_TTL_MS;
+        match reason == RestoreReason::Timeout && at_ms < due_ms {
+            true => Err(format!("{id} times out {} ms early", due_ms - at_ms)),
+            false => Ok(()),
         }
     }
 

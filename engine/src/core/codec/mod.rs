@@ -36,9 +36,9 @@
 //! ```
 //!
 //! Rules: (1) a kind keeps its number for ever; (2) a change of a kind's bytes is a new version of
-//! that kind; (3) the reader takes exactly what the writer writes: every bound is checked by one and
-//! the same function on both sides; (4) no reader passes over a kind or version that it does not
-//! know: what it says may have moved units, and a state without it is another one.
+//! that kind; (3) the reader takes exactly what the writer writes: every bound is checked by one
+//! and the same function on both sides; (4) no reader passes over a kind or version that it does
+//! not know: what it says may have moved units, and a state without it is another one.
 
 mod fields;
 pub mod images;
