@@ -149,7 +149,7 @@ impl Parent<'_> {
                 }
                 ["acked", shard, seq] => {
                     let shard = shard.parse().ok().and_then(|it: usize| self.acked.get_mut(it));
-                    let (Some(shard), Ok(seq)) = (shard, seq.parse()) else {
+                    let (Some(shard), Ok(seq)) = (shard, seq.parse::<u64>()) else {
                         return Err(format!("life {life} told {line:?}"));
                     };
                     *shard = seq.max(*shard);

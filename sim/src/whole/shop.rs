@@ -4,7 +4,6 @@
 //! and a crash can come before any operation of the disk. What a client was told is kept apart
 //! from what the log says: the one must follow from the other.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
