@@ -12,3 +12,4 @@
 //! |----------------|----------------------------------------------------------------------------|
 //! | `marks.rs`     | publish, wait, give up, fail                                               |
 //! | `committer.rs` | append, be committed, by a thread or by whoever comes; close; fail          |
+//! | `spares.rs`    | spares made ahead, taken by a rotation, missed on a full disk               |

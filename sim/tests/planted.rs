@@ -38,8 +38,10 @@ fn the_planted_bugs_of_the_day_are_caught() {
 #[test]
 fn the_documentation_lists_every_planted_bug() {
     let page = include_str!("../../docs/reliability.md");
+    let engine = engine::planted::Bug::ALL.iter().map(|bug| (format!("{bug:?}"), bug.does()));
+    let log = Bug::ALL.iter().map(|bug| (format!("{bug:?}"), bug.does()));
     let rows: Vec<_> =
-        Bug::ALL.iter().map(|bug| format!("| `{bug:?}` | {} |", bug.does())).collect();
+        log.chain(engine).map(|(bug, does)| format!("| `{bug}` | {does} |")).collect();
     let missing: Vec<_> = rows.iter().filter(|row| !page.contains(*row)).collect();
     assert!(missing.is_empty(), "docs/reliability.md lacks {missing:#?}");
 }

@@ -19,12 +19,28 @@ pub(crate) struct Counters {
     pub(crate) rotations: AtomicU64,
     pub(crate) slow_syncs: AtomicU64,
     sync_us_sum: AtomicU64,
+    /// When the write and sync under way began, device clock; 0 where none is.
+    sync_began_us: AtomicU64,
     sync_us: [AtomicU64; SYNC_US_BOUNDS.len() + 1],
 }
 
 impl Counters {
+    /// Notes that a write and its sync begin.
+    pub(crate) fn begins(&self, now_us: u64) {
+        self.sync_began_us.store(now_us, Ordering::Relaxed);
+    }
+
+    /// How long the write and sync under way have taken by now, microseconds; 0 where none is.
+    pub(crate) fn under_way_us(&self, now_us: u64) -> u64 {
+        match self.sync_began_us.load(Ordering::Relaxed) {
+            0 => 0,
+            began_us => now_us.saturating_sub(began_us),
+        }
+    }
+
     /// Notes a write-and-sync of `bytes` bytes with `records` records that took `us`.
     pub(crate) fn synced(&self, records: u32, bytes: usize, us: u64) {
+        self.sync_began_us.store(0, Ordering::Relaxed);
         let kind = if records == 0 { &self.watermarks } else { &self.frames };
         kind.fetch_add(1, Ordering::Relaxed);
         self.records.fetch_add(u64::from(records), Ordering::Relaxed);
@@ -57,6 +73,8 @@ pub struct Metrics {
     pub sync_us_sum: u64,
     /// Number of them by time: one bucket a bound of [`SYNC_US_BOUNDS`], and the rest.
     pub sync_us: [u64; SYNC_US_BOUNDS.len() + 1],
+    /// How long the write and sync under way have taken, microseconds; 0 where none is.
+    pub sync_under_way_us: u64,
     /// Bytes appended and not yet durable.
     pub in_flight_bytes: u64,
     /// Segments ahead.

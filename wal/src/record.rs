@@ -3,7 +3,7 @@
 //! | off | size | field        | meaning                                            |
 //! |----:|-----:|--------------|----------------------------------------------------|
 //! |   0 |    2 | rec_len      | header included, padding not                       |
-//! |   2 |    1 | type         | bit 7: an older reader may skip it                 |
+//! |   2 |    1 | type         | the engine's; it refuses one that it does not know |
 //! |   3 |    1 | type_version |                                                    |
 //! |   4 |    2 | shard_id     | 0xFFFF: control                                    |
 //! |   6 |    2 | reserved     | 0, checked                                         |

@@ -12,6 +12,7 @@ use crate::core::event::Front;
 use crate::core::ids::{ActivityId, ReservationId, UserId};
 use crate::core::shard::Shard;
 use crate::core::till::Till;
+use crate::planted::Bug;
 
 /// A purchase that was accepted, now or before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -100,7 +101,9 @@ impl Engine {
             BatchAnswer::Replayed(id) => self.told(index, &shard, activity, id, true),
             BatchAnswer::Refused(refusal) => Err(refused(&shard, activity, refusal)),
         };
-        Ok(self.pending(index, &shard, told))
+        let is_refused = told.is_err();
+        let pending = self.pending(index, &shard, told);
+        Ok(if is_refused { pending.held_unless(Bug::RefusedBeforeDurable) } else { pending })
     }
 
     /// The purchase that `request_id` made, if it made one: what a server asks before it asks its

@@ -12,6 +12,7 @@ use crate::core::control::Control;
 use crate::core::event::Body;
 use crate::core::request::RequestHasher;
 use crate::core::shard::{Shard, ShardSeed};
+use crate::planted::{self, Bug};
 
 impl<W: Witness> Replaying for Replayed<W> {
     fn look_ahead(&mut self, records: Records<'_>) {
@@ -56,7 +57,8 @@ impl<W: Witness> Replayed<W> {
 
     /// Takes the next record.
     pub(crate) fn take(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
-        let event = codec::decode(record.kind, record.kind_version, record.body)?;
+        let mut event = codec::decode(record.kind, record.kind_version, record.body)?;
+        event.at_ms += u64::from(planted::has(Bug::ReplayedAtAnotherTime));
         let expected = match codec::activity(&event.body) {
             Some(activity) => shard_of(activity, self.shard_count()),
             None => CONTROL_SHARD,
