@@ -12,6 +12,7 @@ use crate::core::event::Front;
 use crate::core::ids::{ActivityId, ReservationId, UserId};
 use crate::core::shard::Shard;
 use crate::core::till::Till;
+use crate::core::validate;
 
 /// A purchase that was accepted, now or before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -101,6 +102,14 @@ impl Engine {
             BatchAnswer::Refused(refusal) => Err(refused(&shard, activity, refusal)),
         };
         Ok(self.pending(index, &shard, told))
+    }
+
+    /// Whether no purchase of `quantity` units of `activity` can be: its price is beyond what an
+    /// amount may be. Of an activity that is not live nothing is known.
+    pub fn is_beyond_amounts(&self, activity: ActivityId, quantity: u32) -> bool {
+        let shard = self.lock(self.shard_index(activity));
+        let price = shard.activity(activity).map(|it| it.terms().price);
+        price.is_some_and(|price| validate::amount(price, quantity).is_err())
     }
 
     /// The purchase that `request_id` made, if it made one: what a server asks before it asks its
