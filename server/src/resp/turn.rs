@@ -191,12 +191,12 @@ impl Turn {
             self.batches.drain(..).map(|batch| batch.told(engine)).collect();
         for (to, answer) in self.answers.drain(..) {
             let Address { connection, protocol } = to;
-            let answer = match question(answer, &mut batches) {
-                Ok(question) => {
+            let answer = match answerable(answer, &mut batches) {
+                Ok(answer) => answer,
+                Err(question) => {
                     outputs.ask(to, question);
                     continue;
                 }
-                Err(answer) => answer,
             };
             let mut reply = Reply { out: outputs.output(connection), protocol };
             match answer {
@@ -242,17 +242,21 @@ impl Batch {
     }
 }
 
-/// What SQL must be asked before `answer` can be told; the answer itself where nothing must.
-fn question(answer: Answer, batches: &mut [Told]) -> Result<Question, Answer> {
+/// The answer, where it can be told.
+///
+/// # Errors
+/// What SQL must be asked first.
+fn answerable(answer: Answer, batches: &mut [Told]) -> Result<Answer, Question> {
     match answer {
-        Answer::Archived(question) => Ok(question),
-        Answer::Purchase { batch, index } => match batches.get_mut(batch) {
-            Some(Told::Archived(questions)) => {
-                questions[index].take().ok_or(Answer::Purchase { batch, index })
-            }
-            _ => Err(Answer::Purchase { batch, index }),
-        },
-        answer => Err(answer),
+        Answer::Archived(question) => Err(question),
+        Answer::Purchase { batch, index } => {
+            let asked = match batches.get_mut(batch) {
+                Some(Told::Archived(questions)) => questions[index].take(),
+                _ => None,
+            };
+            asked.map_or(Ok(Answer::Purchase { batch, index }), Err)
+        }
+        answer => Ok(answer),
     }
 }
 
