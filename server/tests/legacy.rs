@@ -268,10 +268,10 @@ fn what_was_taken_over_is_queried_paid_cancelled_and_timed_out() {
     let mut client = Client::to(server.resp());
     let again = client.say(&format!("FCALL sluice_reserve 1 {ACTIVITY} 3 r-3 1"));
     assert_eq!(again, Reply::purchase(2, 3, "O-3", 3));
-    let Reply::Map(seen) = client.say(&format!("FCALL_RO sluice_get 1 {ACTIVITY} 3")) else {
+    let Reply::Array(seen) = client.say(&format!("FCALL_RO sluice_get 1 {ACTIVITY} 3")) else {
         panic!("no map")
     };
-    assert_eq!(seen[&Reply::bulk("order_no")], Reply::bulk("O-3"));
+    assert!(seen.contains(&Reply::bulk("O-3")), "{seen:?}");
     let mut redis = valkey.connect(0);
     let mut shown = |line: &str| say::<Option<String>>(&mut redis, line);
     until(|| shown("GET flash_sale:result:O-3").as_deref() == Some("1"));

@@ -24,6 +24,7 @@
 //! remark, and nowhere else. [`compare`] is pure; [`run`] asks page by page.
 
 pub mod compare;
+mod followed;
 pub mod run;
 mod strays;
 

@@ -1,16 +1,16 @@
 //! Page by page through the engine's state and SQL's rows: bounded memory, whatever their size.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::core::ids::ActivityId;
 use tokio::time::timeout;
 use wal::Lsn;
 
 use super::compare::{Expected, Row, Units, UnitsRow, difference};
+use super::followed::Followed;
 use super::{Kind, Mismatch, Report, Side};
 use crate::Watcher;
-use crate::lag::State;
 use crate::redis::Present;
 use crate::redis::stocks::{self, Stocks};
 use crate::sql::SinkError;
@@ -23,12 +23,6 @@ use crate::sql::store::StoreError;
 
 /// Times that what moved meanwhile is looked at again.
 const ROUNDS_MAX: usize = 3;
-
-/// How long a sink is waited for.
-const SINK_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Between two looks at where it is.
-const SINK_POLL: Duration = Duration::from_millis(10);
 
 /// Why a run could not be finished. Nothing was written but what its report names.
 #[derive(Debug, thiserror::Error)]
@@ -359,45 +353,4 @@ pub(super) fn units_text(row: &UnitsRow) -> String {
          drained {drained}, version {}",
         row.version
     )
-}
-
-/// A sink, and how long it is still waited for: of two sinks, one that is far behind must not cost
-/// the other its time.
-struct Followed {
-    watcher: Watcher,
-    patience: Duration,
-}
-
-impl Followed {
-    const fn by(watcher: Watcher) -> Self {
-        Self { watcher, patience: SINK_PATIENCE }
-    }
-
-    /// Waits until the sink holds everything up to `target`; whether it does.
-    async fn passed(&mut self, target: Lsn) -> bool {
-        let until = Instant::now() + self.patience;
-        loop {
-            let status = self.watcher.status();
-            if status.applied_lsn >= target {
-                self.patience = SINK_PATIENCE;
-                return true;
-            }
-            if !status.state.may_move() || Instant::now() >= until {
-                // One that is far behind is waited for once, not page by page.
-                self.patience = Duration::ZERO;
-                return false;
-            }
-            tokio::time::sleep(SINK_POLL).await;
-        }
-    }
-
-    /// Why the sink comes no further by itself, where it does not.
-    fn stands_still(&self) -> Option<String> {
-        match self.watcher.status().state {
-            State::Starting | State::Filling | State::Running => None,
-            State::Retrying { error, .. } => Some(error),
-            State::Halted { why, .. } => Some(why),
-            State::Stopped => Some("it was stopped".to_owned()),
-        }
-    }
 }
