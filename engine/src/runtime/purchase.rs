@@ -13,6 +13,7 @@ use crate::core::ids::{ActivityId, ReservationId, UserId};
 use crate::core::shard::Shard;
 use crate::core::till::Till;
 use crate::planted::Bug;
+use crate::core::validate;
 
 /// A purchase that was accepted, now or before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,6 +105,14 @@ impl Engine {
         let is_refused = told.is_err();
         let pending = self.pending(index, &shard, told);
         Ok(if is_refused { pending.held_unless(Bug::RefusedBeforeDurable) } else { pending })
+    }
+
+    /// Whether no purchase of `quantity` units of `activity` can be: its price is beyond what an
+    /// amount may be. Of an activity that is not live nothing is known.
+    pub fn is_beyond_amounts(&self, activity: ActivityId, quantity: u32) -> bool {
+        let shard = self.lock(self.shard_index(activity));
+        let price = shard.activity(activity).map(|it| it.terms().price);
+        price.is_some_and(|price| validate::amount(price, quantity).is_err())
     }
 
     /// The purchase that `request_id` made, if it made one: what a server asks before it asks its

@@ -127,7 +127,7 @@ impl<W: Witness> Replayed<W> {
             }
         }
         for (id, tombstone) in shard.tombstones() {
-            self.directory.insert(tombstone.ordinal, id);
+            self.directory.insert_archived(tombstone.ordinal, id);
         }
         if let Some(place) = self.shards.get_mut(usize::from(index)) {
             *place = shard;

@@ -10,6 +10,7 @@ use std::time::Instant;
 
 use mio::net::TcpStream;
 
+use super::asked::Asked;
 use super::request::REQUEST_BYTES_MAX;
 use super::session::Session;
 
@@ -25,6 +26,8 @@ pub(super) struct Connection {
     pub(super) rest: Vec<u8>,
     /// To be sent.
     pub(super) output: Vec<u8>,
+    /// Answers that wait for SQL, from the first on; it is not read from meanwhile.
+    pub(super) asked: Option<Asked>,
     sent: usize,
     /// It waits in the loop's queue to be read.
     pub(super) is_queued: bool,
@@ -72,6 +75,7 @@ impl Connection {
             session,
             rest: Vec::new(),
             output: Vec::new(),
+            asked: None,
             sent: 0,
             is_queued: false,
             is_closing: false,
@@ -94,8 +98,9 @@ impl Connection {
     }
 
     /// Bytes that it holds.
-    pub(super) const fn bytes(&self) -> usize {
-        self.output.len() + self.rest.len()
+    pub(super) fn bytes(&self) -> usize {
+        let asked = self.asked.as_ref().map_or(0, Asked::bytes);
+        self.output.len() + self.rest.len() + asked
     }
 
     /// Reads into `into`, which has room.
