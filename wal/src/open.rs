@@ -184,7 +184,7 @@ impl Judged {
             .map_err(io_error(&*device, "write", "LOCK"))?;
 
         tidy_up(&*device, &control, &snapshots).map_err(io_error(&*device, "tidy up", ""))?;
-        let spares = Spares::adopt(&*device, &control).map_err(io_error(
+        let spares = Spares::adopt(&*device, &control, closed).map_err(io_error(
             &*device,
             "read",
             names::WAL_DIR,

@@ -91,6 +91,7 @@ fn commit(log: &Log, stopping: &AtomicBool) {
 
 fn spare(log: &Log, stopping: &AtomicBool) {
     let _guard = AbortOnPanic;
+    log.check_spares();
     while !stopping.load(Ordering::Acquire) {
         let Ok(made) = log.make_spare() else { return };
         let disk_full = made == SpareMade::NoRoom;

@@ -21,7 +21,9 @@ pub struct Image {
     /// Files on which a write, a sync or their making failed with an I/O error.
     failed_files: BTreeSet<u64>,
     /// Names that such a file got afterwards.
-    reused: Vec<String>,
+    reused: Vec<(String, bool)>,
+    /// Files that have held frames: their names were once those of segments.
+    lived: BTreeSet<u64>,
 }
 
 #[derive(Clone, Default)]
@@ -191,12 +193,16 @@ impl Image {
 
     pub(super) fn note_name(&mut self, file: u64, name: &str) {
         if self.failed_files.contains(&file) {
-            self.reused.push(name.to_owned());
+            self.reused.push((name.to_owned(), self.lived.contains(&file)));
+        }
+        if name.starts_with("wal/seg-") {
+            self.lived.insert(file);
         }
     }
 
-    /// The names that files got after an I/O error on them.
-    pub fn renamed_after_error(&self) -> &[String] {
+    /// The names that files got after an I/O error on them, each with whether the file had been a
+    /// segment before.
+    pub fn renamed_after_error(&self) -> &[(String, bool)] {
         &self.reused
     }
 
