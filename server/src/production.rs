@@ -67,6 +67,8 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
     let files = secret_files(loaded).into_iter().map(|path| ("token key", path));
     let payments = settings.payments.secrets_file.clone();
     let files = files.chain(payments.map(|path| ("secrets of payments", path)));
+    let tls_key = settings.resp.tls_key_file.clone();
+    let files = files.chain(tls_key.map(|path| ("key of the Redis port", path)));
     let files = files.chain(loaded.origins.iter().filter_map(in_the_file));
     let exposed = files.filter(|(_, path)| is_exposed(path));
     findings.extend(exposed.map(|(what, path)| Finding::Exposed { what, path }));
@@ -74,6 +76,7 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
         findings.push(Finding::PublicDemo { address: settings.listen });
     }
     findings.extend(config::resp_users(&settings.resp).err().map(Finding::Config));
+    findings.extend(config::resp_tls(&settings.resp).err().map(Finding::Config));
     findings.extend(config::payment_channels(&settings.payments).err().map(Finding::Config));
     if let Some(url) = &settings.redis {
         let named = bridge::redis::run::check(url).map_err(MirrorError::from);

@@ -179,7 +179,7 @@ impl Run {
 
 /// A file that saw an I/O error is never used again: all that is there is given back and every
 /// spare is used up, and it becomes no segment and no spare. Where the disk goes on failing nobody
-/// can note the file: what it gives back as zeros counts as a spare then, what held frames does not.
+/// can note the file: what it gives back as zeros counts as a spare then, what held frames is none.
 fn rests(run: &Run, lasting: bool) -> Result<(), String> {
     let mut process = Process::new(run.image.clone(), run.truth.clone(), 4);
     process.open().map_err(told)?;

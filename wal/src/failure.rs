@@ -84,9 +84,9 @@ pub(crate) fn fail_spare(parts: &Parts, failed: Failed) -> LogUnavailable {
     LogUnavailable
 }
 
-/// Runs `act`, which has the end of the log, or a spare, half way through something where it panics:
-/// nobody may take that up, so the log has failed. The panic goes no further: whatever unwinds
-/// through a guard that aborts would end the process before it has told its callers.
+/// Runs `act`, which leaves the end of the log, or a spare, half way through something where it
+/// panics: nobody may take that up, so the log has failed. The panic goes no further: unwinding
+/// through a guard that aborts it would end the process before its callers are told.
 pub(crate) fn guarded<T>(
     parts: &Parts,
     act: impl FnOnce() -> Result<T, LogUnavailable>,

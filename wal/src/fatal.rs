@@ -1,9 +1,10 @@
 //! Fail-stop: the one way the log fails.
 //!
-//! After a failed write or sync, or a panic between the two, nobody knows what the disk holds: the kernel may have marked the
-//! pages clean and lost them, so a second sync that succeeds proves nothing. Nothing is retried,
-//! nothing more is acknowledged; the process ends with exit code 4, and the next start reads from
-//! the disk what really is there. What becomes of the file is [`failure`](crate::failure)'s.
+//! After a failed write or sync nobody knows what the disk holds: the kernel may have marked the
+//! pages clean and lost them, so a second sync that succeeds proves nothing. After a panic between
+//! the two nobody knows what was done. Nothing is retried, nothing more is acknowledged; the
+//! process ends with exit code 4, and the next start reads from the disk what really is there. What
+//! becomes of the file is [`failure`](crate::failure)'s.
 
 use std::fmt;
 use std::io;

@@ -73,8 +73,8 @@ pub enum SpareMade {
 
 impl Spares {
     /// Takes over the spares of an earlier run that are of the right size and begin as spares do;
-    /// removes the others. `closed` tells whether that run ended cleanly. What is to be zero is read
-    /// later, before it is used at the latest: a start does not wait for all of it.
+    /// removes the others. `closed` tells whether that run ended cleanly. What is to be zero is
+    /// read later, before it is used at the latest: a start does not wait for all of it.
     pub(crate) fn adopt(device: &dyn Device, control: &Control, closed: bool) -> io::Result<Self> {
         let trusted = closed || planted::has(Bug::FileReusedAfterError);
         let segment_bytes = control.format.segment_bytes;

@@ -68,6 +68,7 @@ impl Drop for Threads {
 }
 
 fn commit(log: &Log, stopping: &AtomicBool) {
+    // Callers would wait for a thread that is gone. A panic in a commit does not come so far.
     let _guard = AbortOnPanic;
     let mut timeout_ms = IDLE_SEAL_MS;
     while !stopping.load(Ordering::Acquire) {

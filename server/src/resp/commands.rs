@@ -9,6 +9,7 @@ use super::access::Class;
 use super::arguments::{self, Invalid};
 use super::connection_commands as plain;
 use super::functions::{self, Function, Invocation};
+use super::gate;
 use super::keys::{self, Question};
 use super::render;
 use super::reply::Reply;
@@ -122,7 +123,7 @@ enum Refusal {
     Busy(Busy),
     Invalid(Invalid),
     Call(functions::CallError),
-    Blacklisted,
+    Closed(gate::Closed),
     NoPermission(&'static str),
 }
 
@@ -135,7 +136,7 @@ impl Refusal {
             Self::Busy(busy) => render::busy(busy, reply),
             Self::Invalid(invalid) => reply.error_of(format_args!("INVALID {invalid}")),
             Self::Call(error) => reply.error_of(format_args!("{error}")),
-            Self::Blacklisted => reply.error("BLACKLISTED the user may not buy"),
+            Self::Closed(closed) => reply.error_of(format_args!("{closed}")),
             Self::NoPermission(name) => {
                 let text = format_args!("NOPERM this user has no permissions to call '{name}'");
                 reply.error_of(text);
@@ -147,6 +148,12 @@ impl Refusal {
 impl From<Busy> for Refusal {
     fn from(busy: Busy) -> Self {
         Self::Busy(busy)
+    }
+}
+
+impl From<gate::Closed> for Refusal {
+    fn from(closed: gate::Closed) -> Self {
+        Self::Closed(closed)
     }
 }
 
@@ -239,10 +246,9 @@ fn reserve(
     let quantity = arguments::units(words.at(2), "quantity")?;
     let at_ms = instant(port, invocation)?;
     let engine = engine.ok_or(Refusal::Recovering)?;
-    if turn.blacklist.holds(engine, user) {
-        return Err(Refusal::Blacklisted);
-    }
-    turn.purchase(session.address(), engine, (activity, at_ms), (user, request_id, quantity));
+    let purchase = (user, request_id, quantity);
+    gate::pass(port, engine, turn, session, activity, purchase)?;
+    turn.purchase(session.address(), engine, (activity, at_ms), purchase);
     Ok(())
 }
 
