@@ -69,6 +69,8 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
     let files = files.chain(payments.map(|path| ("secrets of payments", path)));
     let users = settings.resp.users_file.clone();
     let files = files.chain(users.map(|path| ("passwords of the Redis port's users", path)));
+    let tls_key = settings.resp.tls_key_file.clone();
+    let files = files.chain(tls_key.map(|path| ("key of the Redis port", path)));
     let files = files.chain(loaded.origins.iter().filter_map(in_the_file));
     let exposed = files.filter(|(_, path)| is_exposed(path));
     findings.extend(exposed.map(|(what, path)| Finding::Exposed { what, path }));
@@ -76,6 +78,7 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
         findings.push(Finding::PublicDemo { address: settings.listen });
     }
     findings.extend(config::resp_users(&settings.resp).err().map(Finding::Config));
+    findings.extend(config::resp_tls(&settings.resp).err().map(Finding::Config));
     findings.extend(config::payment_channels(&settings.payments).err().map(Finding::Config));
     if let Some(url) = &settings.redis {
         let named = bridge::redis::run::check(url).map_err(MirrorError::from);

@@ -270,7 +270,7 @@ impl Tail {
     /// Heads a spare as the successor of `sealed`, which is valid exactly up to here.
     fn rotate(&mut self, parts: &Parts, sealed: SegmentId) -> Result<(), Failure> {
         let device = &*parts.device;
-        let Spare { path: spare, stale_stamp } = parts
+        let Spare { path: spare, stale_stamp, .. } = parts
             .spares
             .take(device, &parts.intake)
             .map_err(|failed| Failure::of_spare(device, "create", failed))?;

@@ -111,7 +111,10 @@ pub use inspect::{Inspecting, Inspection, follow, inspect, read_format};
 pub use intake::{Admission, Batch, Class, Committed, Ticket};
 pub use limits::CONTROL_SHARD;
 pub use log::Log;
-pub use metrics::{Metrics, SLOW_SYNC_US, SYNC_US_BOUNDS};
+pub use metrics::{
+    Bounds, Buckets, FRAME_BYTES_BOUNDS, FRAME_RECORDS_BOUNDS, Metrics, SLOW_SYNC_US,
+    SYNC_US_BOUNDS,
+};
 pub use open::{Judged, OpenOptions, OpenReport, Opening};
 pub use progress::Progress;
 pub use reader::{Frame, Reader};

@@ -179,7 +179,7 @@ struct Segment<'a> {
 impl Segment<'_> {
     /// Bytes to be read, as far as that can be told.
     fn bytes(&self) -> u64 {
-        self.successor.map_or(self.header.segment_bytes, |next| next.prev_end_offset)
+        self.header.limit(self.successor)
     }
 
     fn recover(
@@ -261,23 +261,12 @@ impl Segment<'_> {
                 self.start.map_or(Ok(()), |start| start.check_frame(&scanned.header))?;
             }
         };
-        let end = LogEnd {
-            segment: self.header.segment_id,
-            offset: scanner.position.offset,
-            last_lsn: recovered.last_lsn,
-            chain: scanner.position.chain,
-        };
-        Ok((end, stop))
+        Ok((scanner.end(), stop))
     }
 
     /// A sealed segment tolerates no damage at all (W9): it ends exactly where its successor says.
     fn check_seal(&self, next: &SegmentHeader, end: &LogEnd) -> Result<(), OpenError> {
-        let whole = end.offset == next.prev_end_offset
-            && end.chain == next.prev_chain
-            && end.last_lsn.plus(1) == next.first_lsn
-            && self.header.segment_id == next.prev_segment_id
-            && self.header.epoch <= next.epoch;
-        if whole {
+        if next.seals(self.header, end) {
             return Ok(());
         }
         let until = format!(" to LSN {}", next.first_lsn.0.saturating_sub(1));

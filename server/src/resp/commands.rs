@@ -9,6 +9,7 @@ use super::arguments::{self, Invalid};
 use super::calls::Request;
 use super::connection_commands as plain;
 use super::functions::{self, Function, Invocation};
+use super::gate;
 use super::keys;
 use super::render;
 use super::reply::Reply;
@@ -119,7 +120,7 @@ enum Refusal {
     Busy(Busy),
     Invalid(Invalid),
     Call(functions::CallError),
-    Blacklisted,
+    Closed(gate::Closed),
     NoPermission(&'static str),
 }
 
@@ -132,7 +133,7 @@ impl Refusal {
             Self::Busy(busy) => render::busy(busy, reply),
             Self::Invalid(invalid) => reply.error_of(format_args!("INVALID {invalid}")),
             Self::Call(error) => reply.error_of(format_args!("{error}")),
-            Self::Blacklisted => reply.error("BLACKLISTED the user may not buy"),
+            Self::Closed(closed) => reply.error_of(format_args!("{closed}")),
             Self::NoPermission(name) => {
                 let text = format_args!("NOPERM this user has no permissions to call '{name}'");
                 reply.error_of(text);
@@ -144,6 +145,12 @@ impl Refusal {
 impl From<Busy> for Refusal {
     fn from(busy: Busy) -> Self {
         Self::Busy(busy)
+    }
+}
+
+impl From<gate::Closed> for Refusal {
+    fn from(closed: gate::Closed) -> Self {
+        Self::Closed(closed)
     }
 }
 
@@ -238,10 +245,9 @@ fn reserve(
     let quantity = arguments::units(words.at(2), "quantity")?;
     let at_ms = instant(port, invocation)?;
     let engine = engine.ok_or(Refusal::Recovering)?;
-    if turn.blacklist.holds(engine, user) {
-        return Err(Refusal::Blacklisted);
-    }
-    turn.purchase(session.address(), engine, (activity, at_ms), (user, request_id, quantity));
+    let purchase = (user, request_id, quantity);
+    gate::pass(port, engine, turn, session, activity, purchase)?;
+    turn.purchase(session.address(), engine, (activity, at_ms), purchase);
     Ok(())
 }
 

@@ -13,11 +13,12 @@
 //! A connection that ends says so first and reads away what still comes: closed at once, the
 //! kernel would reset it and take the last answer back.
 
-mod tend;
 mod asking;
+mod tend;
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -37,6 +38,7 @@ use super::pipeline::decide;
 use super::request::{Parser, REQUEST_BYTES_MAX};
 use super::session::Session;
 use super::turn::Turn;
+use super::wire::Wire;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -60,6 +62,9 @@ const SEAL_AFTER: Duration = Duration::from_millis(wal::limits::IDLE_SEAL_MS);
 /// For a peer to hear that we end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// For a peer to begin TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Between two looks at connections that stand still.
 const TEND_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -76,7 +81,7 @@ pub(super) struct EventLoop {
     accepts_from: Option<Instant>,
     connections: Connections,
     queue: VecDeque<usize>,
-    /// Connections that stand still, or have sent a part of a request.
+    /// Connections that stand still, have sent a part of a request, or have yet to begin TLS.
     tended: Vec<usize>,
     /// Bytes of requests that are not whole yet.
     part_bytes: usize,
@@ -203,7 +208,7 @@ impl EventLoop {
         for _ in 0..ACCEPTED_MAX {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok((stream, _)) => self.admit(stream),
+                Ok((stream, peer)) => self.admit(stream, peer.ip()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.accepts_from = None;
                     return;
@@ -218,7 +223,7 @@ impl EventLoop {
         }
     }
 
-    fn admit(&mut self, mut stream: TcpStream) {
+    fn admit(&mut self, mut stream: TcpStream, ip: IpAddr) {
         use std::io::Write as _;
         let counts = &self.port.counts;
         if counts.open.fetch_add(1, Ordering::Relaxed) >= self.port.connections_max as u64 {
@@ -238,8 +243,16 @@ impl EventLoop {
             return;
         }
         let id = counts.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Session::new(index, id, &self.port.users);
-        entry.insert(Connection::new(stream, session));
+        let Ok(wire) = Wire::new(stream, self.port.tls.as_ref()) else {
+            counts.open.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
+        let session = Session::new((index, id), ip, &self.port.users);
+        let connection = entry.insert(Connection::new(wire, session));
+        if connection.wire.is_shaking_hands() {
+            connection.patience = Some(Instant::now() + HANDSHAKE_TIMEOUT);
+            self.tend_to(index);
+        }
     }
 
     /// Reads, decides, commits, answers.
@@ -275,9 +288,13 @@ impl EventLoop {
         if connection.is_behind() || connection.asked.is_some() {
             return;
         }
+        let was_shaking_hands = connection.wire.is_shaking_hands();
         let kept = connection.rest.len();
         self.input[..kept].copy_from_slice(&connection.rest);
         let (filled, mut again) = connection.fill(&mut self.input, kept);
+        if was_shaking_hands && !connection.wire.is_shaking_hands() {
+            connection.patience = None;
+        }
         if !connection.is_lingering {
             let used = decide(
                 (&self.port, self.engine.as_ref()),

@@ -16,10 +16,12 @@
 //! |---|---|
 //! | `request`, `reply` | the protocol: borrowed words in, bytes out |
 //! | `event_loop`, `connections`, `connection` | sockets and buffers, all bounded |
+//! | `wire` | bytes as they are, or under TLS |
 //! | `pipeline`, `turn`, `render` | answers in order, after one commit |
 //! | `commands`, `calls`, `functions`, `arguments`, `keys` | what is asked |
 //! | `archived`, `asked` | what memory has let go of: SQL is asked, beside the loops |
-//! | `connection_commands`, `session`, `access`, `blacklist` | who asks, and what else they say |
+//! | `connection_commands`, `session`, `access` | who asks, and what else they say |
+//! | `gate`, `blacklist` | who may buy, and how often |
 
 pub(crate) mod access;
 mod archived;
@@ -33,6 +35,7 @@ mod connection_commands;
 mod connections;
 mod event_loop;
 mod functions;
+mod gate;
 mod keys;
 mod pipeline;
 mod render;
@@ -40,18 +43,21 @@ mod reply;
 mod request;
 mod session;
 mod turn;
+mod wire;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use engine::core::ids::UserId;
 use engine::{BatchAnswer, Busy, Engine};
 
 use crate::app::Shared;
 use crate::config::Resp;
+use crate::gate::Reason;
 use crate::http::problem::{Code, Problem};
 use crate::listener::{ConnectionCounts, bind_shared};
 use crate::metrics::PurchaseOutcome;
@@ -67,6 +73,8 @@ pub(crate) struct Options {
     pub(crate) bounds: Resp,
     /// Who may call; nobody: everybody on this machine.
     pub(crate) users: Users,
+    /// The certificate and how it is used; without one nothing is encrypted.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     /// Honour the times that callers give.
     pub(crate) test_clock: bool,
     /// For peers to take what was answered when the server ends.
@@ -77,6 +85,7 @@ pub(crate) struct Options {
 struct Port {
     shared: Arc<Shared>,
     users: Users,
+    tls: Option<Arc<rustls::ServerConfig>>,
     test_clock: bool,
     connections_max: usize,
     request_timeout: Duration,
@@ -92,6 +101,12 @@ impl Port {
     /// The engine, once it is there, for a loop that commits by itself.
     fn engine(&self) -> Option<Engine> {
         self.shared.app().ok().map(|app| app.engine.committing())
+    }
+
+    /// Counts a purchase that the gate refused.
+    fn refused(&self, reason: Reason, code: Code, user: UserId, ip: IpAddr) {
+        self.shared.gate.counts.refused(reason, Some(user), ip);
+        self.shared.metrics.purchase(PurchaseOutcome::Refused(code));
     }
 
     /// Counts a purchase.
@@ -132,6 +147,7 @@ impl RespServer {
         let port = Arc::new(Port {
             shared: Arc::clone(shared),
             users: options.users,
+            tls: options.tls,
             test_clock: options.test_clock,
             connections_max: options.bounds.connections_max,
             request_timeout: options.bounds.request_timeout,

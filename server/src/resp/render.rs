@@ -17,10 +17,15 @@ const ORDER_NO_BYTES: usize = 20;
 
 /// Nothing was decided, or nobody knows: the first word tells clients which.
 pub(super) fn busy(busy: Busy, reply: &mut Reply<'_>) {
-    reply.error(match busy {
+    reply.error(busy_text(busy));
+}
+
+/// See [`busy`].
+pub(super) const fn busy_text(busy: Busy) -> &'static str {
+    match busy {
         Busy::Overloaded => "OVERLOADED more is in flight than the log takes; nothing was reserved",
         Busy::LogUnavailable => "LOGUNAVAILABLE the outcome is unknown; repeat with the same id",
-    });
+    }
 }
 
 /// `[code, reservation_id, order_no, remaining]`

@@ -175,6 +175,13 @@ impl Turn {
         self.group.request_ids.clear();
     }
 
+    /// Decides the purchases gathered so far if one of them is by `user`.
+    pub(super) fn decide_those_of(&mut self, engine: &Engine, user: UserId) {
+        if self.group.purchases.iter().any(|(buyer, ..)| *buyer == user) {
+            self.decide(engine);
+        }
+    }
+
     /// Ends the turn: makes durable what its answers rest on, and writes each into the output of
     /// its connection. `seen` is shown every purchase.
     pub(super) fn finish(

@@ -149,9 +149,9 @@ impl Server {
         let announced = server.line_with("listening on http://");
         server.address = announced.trim_start_matches("listening on http://").parse().unwrap();
         if speaks_resp {
-            let announced = server.line_with("listening on redis://");
-            let address = announced.trim_start_matches("listening on redis://").parse();
-            server.resp = Some(address.unwrap());
+            let announced = server.line_with("listening on redis");
+            let (_, address) = announced.split_once("://").unwrap();
+            server.resp = Some(address.parse().unwrap());
         }
         server
     }
