@@ -298,7 +298,7 @@ fn a_file_system_that_takes_no_writes_is_refused() {
     let data_dir = sold(1);
     let before = tree(data_dir.path());
     let script = r#"mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" || exit 9
-        exec "$2" serve --listen 127.0.0.1:0 --data-dir "$1""#;
+        exec "$2" serve --demo --listen 127.0.0.1:0 --data-dir "$1""#;
     let mut command = std::process::Command::new("unshare");
     if !rustix::process::geteuid().is_root() {
         command.args(["--user", "--map-root-user"]);
