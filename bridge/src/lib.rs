@@ -38,6 +38,7 @@ pub mod images;
 pub mod lag;
 pub mod legacy;
 mod log_source;
+mod place;
 pub mod reconcile;
 pub mod redis;
 pub mod restore;
