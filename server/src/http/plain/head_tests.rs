@@ -172,13 +172,11 @@ proptest! {
             let at = at.index(input.len());
             input[at] = byte;
         }
-        input.extend_from_slice(b"{}GET /next HTTP/1.1\r\nHost: n\r\n\r\n");
+        input.extend_from_slice(b"{}");
         if let Verdict::Plain(head) = read(&input) {
             let end = head.bytes + head.body_bytes;
-            // Without its body the rest would be no request.
-            let next = if head.body_bytes == 2 { &input[end..] } else { &input[head.bytes + 2..] };
-            let whole = [&input[..end], next].concat();
-            let seen = hypers(&whole);
+            let next = b"GET /next HTTP/1.1\r\nHost: n\r\n\r\n";
+            let seen = hypers(&[&input[..end], next].concat());
             let values = head.fields.iter().flatten().map(|value| (*value).to_owned());
             let first = (
                 "POST".to_owned(),
