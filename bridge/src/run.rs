@@ -1,7 +1,8 @@
 //! The bridge's thread.
 //!
-//! A thread of its own with its own small runtime, which [yields](place) to the sale. It never gives up on a database that does not answer, never goes on where a person must
-//! decide, and ends when it is told to, after what is durable has been delivered.
+//! A thread of its own with its own small runtime, at lower priority and, unless it is late, beside
+//! the fronts' loops. It never gives up on a database that does not answer, never goes on where a
+//! person must decide, and ends when it is told to, after what is durable has been delivered.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};

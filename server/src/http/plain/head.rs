@@ -1,10 +1,12 @@
 //! The head of a plain purchase, read where it lies.
 //!
-//! | what | plain | anything else goes to the router |
+//! | what | plain | goes to the router |
 //! |---|---|---|
-//! | request line | `POST /api/flashsales/<digits>/purchase HTTP/1.1` | another method, path, query, version |
-//! | framing | `Content-Length`, or no body | `Transfer-Encoding`, `Expect`, `Upgrade`, a body too large |
-//! | connection | `keep-alive`, or not said | `close`, options that name headers |
+//! | method, version | `POST`, `HTTP/1.1` | any other |
+//! | target | `/api/flashsales/<digits>/purchase` | another, a query, escapes |
+//! | framing | `Content-Length`, or no body | `Transfer-Encoding`, `Expect`, `Upgrade` |
+//! | body | as long as a purchase may be | longer |
+//! | `Connection` | `keep-alive`, or not said | `close`, options that name headers |
 //! | `Host` | once | missing, twice |
 //! | a header with a meaning | once, visible ASCII | twice, other bytes |
 //! | any other header | ignored, as the router does | |
