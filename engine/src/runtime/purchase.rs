@@ -12,8 +12,8 @@ use crate::core::event::Front;
 use crate::core::ids::{ActivityId, ReservationId, UserId};
 use crate::core::shard::Shard;
 use crate::core::till::Till;
-use crate::planted::Bug;
 use crate::core::validate;
+use crate::planted::Bug;
 
 /// A purchase that was accepted, now or before.
 #[derive(Clone, PartialEq, Eq, Debug)]
