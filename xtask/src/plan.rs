@@ -185,7 +185,6 @@ pub(crate) fn test() -> Vec<Step> {
         CAMPAIGNS,
         LOOM,
         SHUTTLE,
-        ASAN,
         FUZZ,
         INSTRUCTIONS,
     ]
