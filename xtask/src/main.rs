@@ -7,6 +7,10 @@
 //! | `test --publish` | the same, and what it counted goes into docs/reliability.md |
 //! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
 //! | `docs` | renders into docs/ what opens the source files they describe, and `openapi.json` |
+//! | `fuzz` | the fuzzer alone, to the floor of a commit |
+//! | `coverage` | how much of the log its tests reach |
+//! | `soak [--minutes N]` | the server under steady load, ten minutes where it is not said |
+//! | `nightly [--list | STEP...]` | every campaign far beyond its floor; hours |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
 //! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md |
@@ -17,12 +21,17 @@
 
 mod backports;
 mod counts;
+mod coverage;
 mod debian;
 mod failure;
+mod fuzz;
 mod instructions;
+mod llvm;
+mod nightly;
 mod openapi;
 mod peers;
 mod plan;
+mod rustc;
 mod steps;
 mod tidy;
 mod totals;
@@ -35,10 +44,14 @@ use failure::Failure;
 use steps::Step;
 
 const USAGE: &str = "usage: cargo xtask quick | test [--list | --publish | STEP...] | tidy | docs | \
+                     fuzz | coverage | soak [--minutes N] | nightly [--list | STEP...] | \
                      sim ARGS... | bench [peers] [ARGS...]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(status) = rustc::stand_in(&arguments) {
+        return status;
+    }
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -59,10 +72,18 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         ("test", []) => plan::run(&plan::test(), false),
         ("test", [flag]) if flag == "--publish" => plan::run(&plan::test(), true),
         ("test", [flag]) if flag == "--list" => {
-            plan::list(&plan::test());
+            plan::test().list();
             Ok(())
         }
         ("test", names) => one_lane(&plan::chosen(plan::test().into_steps(), names)?),
+        ("nightly", [flag]) if flag == "--list" => {
+            plan::list("nightly", &nightly::steps());
+            Ok(())
+        }
+        ("nightly", names) => one_lane(&plan::chosen(nightly::steps(), names)?),
+        ("fuzz", []) => fuzz::run(),
+        ("coverage", []) => coverage::run(),
+        ("soak", rest) => nightly::soak(rest),
         ("tidy", []) => tidy::run(),
         ("docs", []) => tidy::render_docs().and_then(|()| openapi::render()),
         ("sim", rest) => steps::pass_through(plan::SIM, rest),
