@@ -180,13 +180,27 @@ impl Shop {
         match answer.try_durable() {
             Err(answer) => self.asked.push(Asked { request, quantity, answer }),
             Ok(known) => {
+                self.ledger.read(engine.reader()).map_err(Stop::Wrong)?;
+                self.tell_known()?;
                 // What is decided on the ground of it can't be known before it is.
                 if let Some(first) = self.asked.iter().find(|it| it.request.1 == request.1) {
                     let (first, then) = (&first.request, &request);
                     return Err(Stop::Wrong(format!("W1: {then:?} is told before {first:?}")));
                 }
-                self.ledger.read(engine.reader()).map_err(Stop::Wrong)?;
                 self.told.take(&self.ledger, request, quantity, known?).map_err(Stop::Wrong)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what has become durable by others' commits.
+    fn tell_known(&mut self) -> Result<(), Stop> {
+        for Asked { request, quantity, answer } in std::mem::take(&mut self.asked) {
+            match answer.try_durable() {
+                Err(answer) => self.asked.push(Asked { request, quantity, answer }),
+                Ok(known) => {
+                    self.told.take(&self.ledger, request, quantity, known?).map_err(Stop::Wrong)?;
+                }
             }
         }
         Ok(())
