@@ -181,8 +181,9 @@ fn requests_that_overlap_their_reads_are_each_given_their_time() {
 fn parts_of_requests_hold_a_bounded_part_of_the_memory() {
     /// As the server has it, for each loop.
     const PART_BYTES_MAX: usize = 64 << 20;
-    let server =
-        Server::start_with(&["--resp-listen", "127.0.0.1:0"], &[("SLUICE_RESP__LOOPS", "1")]);
+    // None is late while the others come.
+    let env = [("SLUICE_RESP__LOOPS", "1"), ("SLUICE_RESP__REQUEST_TIMEOUT", "10m")];
+    let server = Server::start_with(&["--resp-listen", "127.0.0.1:0"], &env);
     let words: Vec<String> = (0..15).map(|_| "x".repeat(4000)).collect();
     let words: Vec<&str> = ["MGET"].into_iter().chain(words.iter().map(String::as_str)).collect();
     let whole = request(&words);

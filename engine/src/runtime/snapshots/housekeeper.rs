@@ -7,7 +7,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use wal::limits::SPARES;
 
 use super::super::engine::{Engine, Inner};
 use super::super::error::OpenError;
@@ -67,16 +66,12 @@ impl Housekeeper {
         let flag = Arc::clone(&stopping);
         let body = move || {
             wal::lower_priority();
-            let (mut pause, mut was_short) = (0_u32, false);
+            let mut pause = 0u32;
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let Some(inner) = weak.upgrade() else { return };
-                // One look tells nothing: after a rotation the next spare is being made.
-                let is_short = inner.log.metrics().spares < SPARES as u64;
-                let is_full = is_short && was_short;
-                was_short = is_short;
                 if pause > 0 {
                     pause -= 1;
-                } else if inner.keep_house(is_full, &|| flag.load(Ordering::Relaxed)).is_err() {
+                } else if inner.keep_house(&|| flag.load(Ordering::Relaxed)).is_err() {
                     pause = TICKS_AFTER_FAILURE;
                 }
             }
@@ -100,25 +95,18 @@ impl Drop for Housekeeper {
 }
 
 impl Inner {
-    /// Makes a snapshot where one is due; else gives back what sinks have confirmed since. On a
-    /// disk that `is_full` of other things, one is due as soon as it is smaller than the log that
-    /// it stands for: it is what lets the log live on its own segments.
-    fn keep_house(
-        self: &Arc<Self>,
-        is_full: bool,
-        stopped: &dyn Fn() -> bool,
-    ) -> Result<(), SnapshotMakeError> {
+    /// Makes a snapshot where one is due; else gives back what sinks have confirmed since.
+    fn keep_house(self: &Arc<Self>, stopped: &dyn Fn() -> bool) -> Result<(), SnapshotMakeError> {
         if self.log.is_poisoned() {
             return Ok(());
         }
         let house = &self.house;
         let last_bytes = self.log.snapshot().map_or(0, |it| it.bytes);
         let (behind, due) = (self.log.bytes_beyond_snapshot(), house.snapshot_after_bytes);
-        let due = if is_full { last_bytes } else { due.max(last_bytes) };
+        let due = due.max(last_bytes);
         let engine = Engine { inner: Arc::clone(self), handle: Handle::default() };
         // Not at the start: most starts end before there is anything to make room for.
-        let is_begun = behind > self.log.format().segment_bytes.min(due / 2);
-        if is_begun && !house.reserved.swap(true, Ordering::Relaxed) {
+        if behind > due / 2 && !house.reserved.swap(true, Ordering::Relaxed) {
             engine.reserve_room();
         }
         if behind <= due {
@@ -126,9 +114,7 @@ impl Inner {
             return Ok(());
         }
         match engine.snapshot_unless(stopped) {
-            Err(SnapshotMakeError::Stopped) => Ok(()),
-            // No segment was sealed since the last one.
-            Ok(None) => Ok(self.log.retire().map(drop)?),
+            Ok(None) | Err(SnapshotMakeError::Stopped) => Ok(()),
             Ok(Some(made)) => {
                 house.made.fetch_add(1, Ordering::Relaxed);
                 *house.last_failure.lock() = None;
