@@ -482,10 +482,9 @@ fn an_activity_is_archived_once_every_sink_covers_it_and_sql_answers_from_then_o
         order_paid: false,
         transaction_known: false,
     };
-    let payment_no = "10000000429496729701";
     let mut callback = Callback {
-        channel: "mock",
-        payment_no,
+        channel,
+        payment_no: "10000000429496729701",
         transaction: "t9",
         amount,
         paid: true,

@@ -127,6 +127,11 @@ mod tests {
 
     const SECRET: &str = "k3J9x0ZpQw7LmN2vB8rT5yHs1dFgA4cE";
 
+    /// What a user's password is written as.
+    fn sha256() -> String {
+        "0123456789abcdef".repeat(4)
+    }
+
     fn found(settings: &[(&'static str, &str)]) -> Vec<String> {
         let mut flags = Flags::default();
         for (key, value) in settings {
@@ -183,7 +188,7 @@ mod tests {
         let path = dir.path().join("sluice.toml");
         let passwords = "database = 'mysql://u:p@h/d'\nlegacy_database = 'mysql://u:p@h/e'\n\
                          redis = 'redis://:p@127.0.0.1'\n";
-        let users = format!("[resp]\nusers = 'shop:buyer:{SECRET}'\n");
+        let users = format!("[resp]\nusers = 'shop:buyer:{}'\n", sha256());
         fs::write(&path, format!("{passwords}[token]\nsecret = '{SECRET}'\n{users}")).unwrap();
         let findings_at = |mode| {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
@@ -197,7 +202,7 @@ mod tests {
     fn a_file_of_passwords_that_everybody_reads_is_exposed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("users");
-        fs::write(&path, format!("shop:buyer:{SECRET}\n")).unwrap();
+        fs::write(&path, format!("shop:buyer:{}\n", sha256())).unwrap();
         let text = path.display().to_string();
         let findings_at = |mode| {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();

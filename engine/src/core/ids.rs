@@ -6,9 +6,9 @@
 //! payment_no (decimal string)              = order_no + the attempt as 2 digits
 //! ```
 //!
-//! Ordinals and positions start at 1. Ordinal 0 holds ids adopted from an older system. Where several
-//! nodes were to share one database, the top `node_bits` bits of an ordinal would be the node's
-//! number; this version has one node, and `node_bits` is 0.
+//! Ordinals and positions start at 1. Ordinal 0 holds ids adopted from an older system. Where
+//! several nodes were to share one database, the top `node_bits` bits of an ordinal would be the
+//! node's number; this version has one node, and `node_bits` is 0.
 //! An order number is a pure function of the id, so it needs no storage and can never collide
 //! while ids do not.
 

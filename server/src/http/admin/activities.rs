@@ -60,8 +60,7 @@ pub(super) fn routes() -> Api {
             list,
             Operation::new(Tag::Activities, "listAllActivities", "All activities, in all states")
                 .about("Those that are archived come from SQL, and are left out while it is away.")
-                .answers::<ListJson<'_>>(200, "All of them by id, and their sums by SKU")
-                .asks_sql(),
+                .answers::<ListJson<'_>>(200, "All of them by id, and their sums by SKU"),
         )
         .post(
             "/api/admin/flashsales",
