@@ -15,7 +15,6 @@ use shop::scratch;
 
 const OK: i32 = 0;
 const USAGE: i32 = 2;
-const REFUSED: i32 = 3;
 const LOCKED: i32 = 5;
 
 /// Exit code, standard output and standard error of a command on `data_dir`.
@@ -53,7 +52,7 @@ fn what_changes_a_directory_is_refused_while_a_server_has_it_and_where_there_is_
     drop(server);
     let nothing = scratch();
     for words in tools {
-        assert_refused(words, nothing.path(), REFUSED);
+        assert_refused(words, nothing.path(), USAGE);
         assert!(paths(nothing.path()).is_empty(), "{words:?}");
     }
 }

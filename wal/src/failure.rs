@@ -91,10 +91,10 @@ pub(crate) fn guarded<T>(
     parts: &Parts,
     act: impl FnOnce() -> Result<T, LogUnavailable>,
 ) -> Result<T, LogUnavailable> {
-    // The model checker ends its executions by unwinding through everything.
-    #[cfg(loom)]
-    return act();
-    #[cfg(not(loom))]
+    // The model checkers end their executions by unwinding through everything.
+    if cfg!(any(loom, shuttle)) {
+        return act();
+    }
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_or_else(|_| {
         let path = parts.device.display(names::WAL_DIR);
         let source = io::Error::other(Panicked);

@@ -18,13 +18,10 @@ pub struct Image {
     pub(super) clock_us: u64,
     random: u64,
     pub(super) bad_blocks: BTreeSet<(u64, u64)>,
-    /// Files on which a write, a sync or their making failed with an I/O error, each with whether
-    /// it had been a segment by then.
-    failed_files: BTreeMap<u64, bool>,
+    /// Files on which a write, a sync or their making failed with an I/O error.
+    failed_files: BTreeSet<u64>,
     /// Names that such a file got afterwards.
-    reused: Vec<(String, bool)>,
-    /// Files that have held frames: their names were once those of segments.
-    lived: BTreeSet<u64>,
+    reused: Vec<String>,
 }
 
 #[derive(Clone, Default)]
@@ -206,22 +203,18 @@ impl Image {
 
     pub(super) fn note_failure(&mut self, file: u64, error: &io::Error) {
         if error.raw_os_error() == Some(EIO) {
-            *self.failed_files.entry(file).or_default() |= self.lived.contains(&file);
+            self.failed_files.insert(file);
         }
     }
 
     pub(super) fn note_name(&mut self, file: u64, name: &str) {
-        if let Some(lived) = self.failed_files.get(&file) {
-            self.reused.push((name.to_owned(), *lived));
-        }
-        if name.starts_with("wal/seg-") {
-            self.lived.insert(file);
+        if self.failed_files.contains(&file) {
+            self.reused.push(name.to_owned());
         }
     }
 
-    /// The names that files got after an I/O error on them, each with whether the file had been a
-    /// segment before the error.
-    pub fn renamed_after_error(&self) -> &[(String, bool)] {
+    /// The names that files got after an I/O error on them.
+    pub fn renamed_after_error(&self) -> &[String] {
         &self.reused
     }
 
