@@ -16,7 +16,9 @@ use engine::core::limits::TIME_MS_MAX;
 use engine::core::side::{PaymentStatus, RefundStatus};
 use engine::{
     Callback, Engine, EngineOptions, ORDERS_SINK, Pending, PublicStatus, Recorded, ReservationView,
+    SinkClass,
 };
+use wal::Lsn;
 use wal::device::sim::{Image, SimDevice};
 
 const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
@@ -522,4 +524,29 @@ fn time_outs_that_are_held_hold_no_publication() {
         shop.engine.commit().unwrap();
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn the_log_is_kept_from_further_back_before_a_nearer_place_is_let_go() {
+    let shop = Shop::open(Image::empty(14));
+    for _ in 0..8 {
+        shop.told(shop.engine.control_set(ACTOR, keys::STOP, b"1", 0).unwrap()).unwrap();
+    }
+    let kept = |engine: &Engine| -> Vec<u64> {
+        let sinks = engine.sinks().into_iter();
+        sinks.filter(|it| it.name.starts_with("sql-behind")).map(|it| it.confirmed_lsn.0).collect()
+    };
+    for lsn in [5, 6, 2, 3, 1] {
+        shop.engine.keep_for_orders(Lsn(lsn)).unwrap();
+        assert_eq!(kept(&shop.engine), [lsn]);
+    }
+    // As a crash between the two leaves it.
+    for (name, lsn) in [("sql-behind", 4), ("sql-behind-2", 5)] {
+        shop.engine.register_sink(name, SinkClass::MustDeliver).unwrap();
+        shop.engine.sink_confirmed(name, Lsn(lsn));
+    }
+    shop.engine.keep_for_orders(Lsn(1)).unwrap();
+    assert_eq!(kept(&shop.engine), [1]);
+    shop.engine.orders_caught_up().unwrap();
+    assert_eq!(kept(&shop.engine), [0; 0]);
 }

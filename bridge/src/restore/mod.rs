@@ -28,11 +28,12 @@ mod money;
 mod numbers;
 mod operations;
 mod rebuild;
+mod source;
 mod take;
 
-pub use facts::Source;
 pub use rebuild::Restored;
 pub(crate) use rebuild::retried;
+pub use source::Source;
 
 use wal::{Epoch, LogUuid, Lsn};
 

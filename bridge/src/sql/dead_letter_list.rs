@@ -63,12 +63,8 @@ impl Queries {
         let text = format!(
             "SELECT d.id, d.order_no, d.activity_id, d.user_id, d.status, d.reason, \
              COALESCE(p.attempts, 1), CASE WHEN p.id IS NULL THEN d.reason ELSE p.last_error END, \
-             COALESCE(p.quantity, -f.change_qty, 0), COALESCE(p.price, a.price, 0), \
-             d.created_at, d.resolved_at FROM dead_letters d \
-             LEFT JOIN flashsale_pre_deductions p ON p.id = d.id \
-             LEFT JOIN flashsale_activities a ON a.id = d.activity_id \
-             LEFT JOIN stock_flows f ON p.id IS NULL AND f.biz_type = 'reservation' \
-             AND f.biz_id = CAST(d.id AS CHAR) {wanted} \
+             d.quantity, d.price, d.created_at, d.resolved_at FROM dead_letters d \
+             LEFT JOIN flashsale_pre_deductions p ON p.id = d.id {wanted} \
              ORDER BY d.created_at DESC, d.id DESC LIMIT ? OFFSET ?"
         );
         values.push(Value::integer(window.count));
