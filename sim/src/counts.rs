@@ -8,6 +8,7 @@ use std::io::Write as _;
 ///
 /// # Panics
 /// Where the file cannot be written: the run would publish less than it did.
+#[allow(unreachable_pub, reason = "tests of other crates take this file in")]
 pub fn note(harness: &str, counts: &[(&str, u64)]) {
     let Some(path) = std::env::var_os("SLUICE_COUNTS") else { return };
     let lines: String =
