@@ -1,6 +1,6 @@
 //! H11 and H15: the built server is killed with SIGKILL again and again while eight clients, over
-//! HTTP and over the Redis port by turns, buy, cancel, pay and look; what they were told, in the order of real time, must be what one shop
-//! serving one customer at a time could have told them.
+//! HTTP and over the Redis port by turns, buy, cancel, pay and look; what they were told, in the
+//! order of real time, must be what one shop serving one customer at a time could have told them.
 //!
 //! An operation without an answer is asked again under the same id, and counts as one that lasted
 //! all the while. `SLUICE_TEST_KILLS` sets the number of kills, `SLUICE_TEST_SEED` repeats a run's

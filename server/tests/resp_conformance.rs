@@ -281,7 +281,8 @@ fn run_one(valkey: &mut Valkey, front: &mut Front, seed: u64, seen: &mut Seen) {
     };
     let steps = history::shrink(steps, |fewer| again(fewer).is_err());
     panic!(
-        "{}\n{shape:?}, {pipeline} calls at once\nagain: SLUICE_SEED={seed} cargo test -p server --test resp_conformance",
+        "{}\n{shape:?}, {pipeline} calls at once\nagain: SLUICE_SEED={seed} \
+         cargo test -p server --test resp_conformance",
         again(&steps).err().unwrap_or(first)
     );
 }

@@ -197,7 +197,7 @@ pub(crate) fn test() -> Plan {
     Plan {
         first: vec![PACKAGES, FMT, TIDY],
         lanes: [
-            vec![CLIPPY, CLIPPY_PRODUCT, DOC, TESTS_HEART, TESTS_SHOP, FUNCTIONS],
+            vec![CLIPPY, CLIPPY_PRODUCT, DOC, TESTS_HEART, TESTS_SHOP, FUNCTIONS, ASAN],
             vec![MODEL, TIME_OUTS, CAMPAIGNS, LOOM, SHUTTLE, FUZZ, INSTRUCTIONS],
         ],
     }
