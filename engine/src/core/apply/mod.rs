@@ -214,11 +214,11 @@ pub fn apply_hashed(
 }
 
 /// What an event's change may need beside its body.
-struct Now {
-    id: ActivityId,
-    at_ms: u64,
-    shard_seq: u64,
-    request_hash: u128,
+pub(super) struct Now {
+    pub(super) id: ActivityId,
+    pub(super) at_ms: u64,
+    pub(super) shard_seq: u64,
+    pub(super) request_hash: u128,
 }
 
 /// Checks and makes one change of a live activity.

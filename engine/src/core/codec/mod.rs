@@ -41,6 +41,7 @@
 
 mod fields;
 pub mod images;
+mod purchase;
 mod reader;
 mod state_fields;
 mod texts;
@@ -51,13 +52,15 @@ use self::fields::{
     Marks, MaybeActivity, MaybeBy, MaybeReservation, Money, Number, Quantity, Reservation, Terms,
     Time, UnitFigures, Units, User, Version,
 };
+pub use self::purchase::{PURCHASE_KIND, Purchase};
+
 use self::reader::Reader;
 use self::texts::{Bytes, Short, Text};
 use self::writer::Writer;
 use super::event::{
     Body, DeadLetterResolution, Event, Front, PaymentVerdict, RefundScope, RestoreReason, Status,
 };
-use super::ids::{ActivityId, UserId};
+use super::ids::ActivityId;
 use super::limits::{
     CALLBACK_BYTES_MAX, CONTROL_KEY_BYTES_MAX, CONTROL_VALUE_BYTES_MAX, EVENT_BYTES_MAX,
     NAME_BYTES_MAX, NOTE_BYTES_MAX, ORDER_NO_BYTES_MAX, PAYMENT_NO_BYTES_MAX, REFUND_NO_BYTES_MAX,
@@ -299,19 +302,6 @@ pub fn decode(kind: u8, version: u8, body: &[u8]) -> Result<Event<'_>, CodecErro
         0 => Ok(Event { at_ms, body }),
         bytes => Err(CodecError::Trailing { kind, bytes }),
     }
-}
-
-/// Who buys of which activity, where the bytes are those of a purchase: a look at its first fields,
-/// for who wants to have the buyer at hand when its turn comes.
-pub fn buyer(kind: u8, version: u8, body: &[u8]) -> Option<(ActivityId, UserId)> {
-    if kind != RESERVED || version != FORMAT_VERSION {
-        return None;
-    }
-    let mut reader = Reader::new(body);
-    let _at_ms = reader.u64()?;
-    let activity = Activity::take(&mut reader)?;
-    let _reservation = reader.u64()?;
-    Some((activity, User::take(&mut reader)?))
 }
 
 /// The activity whose shard decides and holds `body`; `None` for events of no activity, which
