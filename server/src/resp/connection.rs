@@ -147,10 +147,11 @@ impl Connection {
         if self.request_due.is_some() { self.rest.len() } else { 0 }
     }
 
-    /// When it is to be closed, if nothing happens before. A peer that does not read is not read
-    /// from either: its request can't become whole.
+    /// When it is to be closed, if nothing happens before. A peer that does not read, or whose
+    /// answer waits for SQL, is not read from either: its request can't become whole.
     pub(super) fn due(&self) -> Option<Instant> {
-        if self.is_behind() { self.patience } else { self.patience.or(self.request_due) }
+        let is_read = !self.is_behind() && self.asked.is_none();
+        if is_read { self.patience.or(self.request_due) } else { self.patience }
     }
 
     /// Sends what the socket takes.
