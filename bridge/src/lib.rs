@@ -17,6 +17,7 @@
 //! * [`tail`]: durable events in batches, free of the log's files; [`images`]: the state after one
 //!   of them, for a sink that the log has passed by.
 //! * [`cursor`]: where a sink is, and the decision table that is judged at every meeting.
+//! * [`first_look`]: that table asked once before a server writes anything at all.
 //! * [`sql`]: events folded into rows, rows written by a store of some dialect.
 //! * [`follow`]: meet the sink, then batch by batch; [`run`]: the thread around it, which retries
 //!   what may pass and halts where a person must act.
@@ -32,6 +33,7 @@ mod announce;
 mod backoff;
 pub mod cursor;
 mod fill;
+pub mod first_look;
 pub mod follow;
 pub mod host;
 pub mod images;

@@ -25,7 +25,7 @@
 //! | `runtime/controls` | switches and lists that the engine and its server heed |
 //! | `runtime/pending` | answers held until durable |
 //! | `runtime/handle` | a caller that commits by itself |
-//! | `runtime/{open,replay,owner,directory}` | from files to state |
+//! | `runtime/{open,replay,recovered,owner,directory}` | from files to state |
 //! | `runtime/{timer,archive,clock}` | time |
 //! | `runtime/skus` | one live activity a SKU, where readers outside need that |
 //! | `runtime/{sinks,views,present}` | what is told outward |
@@ -50,6 +50,7 @@ pub use runtime::open::{EngineOptions, OpenReport};
 pub use runtime::payments::{Callback, PaymentView, Recorded};
 pub use runtime::pending::Pending;
 pub use runtime::purchase::{BatchAnswer, BatchRequest, CountedAnswer, Purchase, Refused};
+pub use runtime::recovered::Recovered;
 pub use runtime::refunds::PendingRefund;
 pub use runtime::repair::repair;
 pub use runtime::sinks::{ORDERS_SINK, drop_sink};

@@ -1,14 +1,18 @@
-//! Every hand-over between threads of the log, in every schedule within a bound of preemptions.
+//! Every hand-over between threads of the log, in every schedule within a bound of preemptions;
+//! and the log's whole protocol, in hundreds of thousands of drawn schedules.
 //!
-//! The models run the real code: `wal` built with `--cfg loom` takes its atomics, locks and
-//! condition variables from the model checker (`wal/src/sync.rs`). Without that flag this crate is
-//! empty.
+//! The models run the real code: `wal` built with `--cfg loom` or `--cfg shuttle` takes its
+//! atomics, locks, condition variables and threads from the model checker (`wal/src/sync.rs`).
+//! Without such a flag this crate is empty.
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=2 cargo test --profile ci -p loom-tests
+//! RUSTFLAGS="--cfg shuttle" cargo test --profile ci -p loom-tests
 //! ```
 //!
-//! | model file     | hand-over                                                                  |
-//! |----------------|----------------------------------------------------------------------------|
-//! | `marks.rs`     | publish, wait, give up, fail                                               |
-//! | `committer.rs` | append, be committed, by a thread or by whoever comes; close; fail          |
+//! | model file     | hand-over                                                       | checker |
+//! |----------------|-----------------------------------------------------------------|---------|
+//! | `marks.rs`     | publish, wait, give up, fail                                    | loom    |
+//! | `committer.rs` | append, be committed by whoever comes, close, fail                | loom    |
+//! | `protocol/`    | all of it at once: two shards, both threads of the log, those   | shuttle |
+//! |                | who wait, a reader; rotations, a failing disk, an early end     |         |

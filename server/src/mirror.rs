@@ -1,6 +1,7 @@
 //! The way to Redis: the mirror of the log in the keys that other programs read.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bridge::Drained;
 use bridge::lag::{Cause, State};
@@ -10,7 +11,7 @@ use engine::Engine;
 
 use crate::cli::{EXIT_REFUSED, EXIT_USAGE};
 use crate::config::Settings;
-use crate::orders::{CONTACT_TIMEOUT, STOP_TIMEOUT};
+use crate::orders::STOP_TIMEOUT;
 
 /// What keeps the mirror from being written. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -42,14 +43,15 @@ pub(crate) struct Mirror {
 }
 
 impl Mirror {
-    /// Starts the mirror where the settings name a Redis, and waits until it has met it or failed
-    /// to: a fork must be found before anything is sold.
+    /// Starts the mirror where the settings name a Redis, and waits, `patience` at most, until it
+    /// has met it or failed to: a fork must be found before anything is sold.
     ///
     /// # Errors
     /// Redis can't be named, or follows another log. One that does not answer is no error.
     pub(crate) async fn start(
         settings: &Settings,
         engine: &Engine,
+        patience: Duration,
     ) -> Result<Option<Self>, MirrorError> {
         let Some(url) = settings.redis.clone() else { return Ok(None) };
         let mut options = Options::new(url);
@@ -62,7 +64,7 @@ impl Mirror {
         let handle = bridge::redis::run::start(Arc::new(engine.clone()), &options)?;
         let watcher = handle.watcher();
         let contact = watcher.sink().first_contact();
-        let state = tokio::time::timeout(CONTACT_TIMEOUT, contact).await;
+        let state = tokio::time::timeout(patience, contact).await;
         match state.unwrap_or(State::Starting) {
             State::Halted { why, cause: Cause::Fork } => Err(MirrorError::Fork(why)),
             _ => Ok(Some(Self { watcher, handle: Mutex::new(Some(handle)) })),

@@ -23,10 +23,6 @@ use crate::config::Settings;
 /// start does.
 pub(crate) const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a start waits for a database that may have a fork to show. One that answers later is
-/// judged then.
-pub(crate) const CONTACT_TIMEOUT: Duration = Duration::from_secs(5);
-
 /// Ends when what `watcher` looks at is found to follow another history; else never.
 pub(crate) async fn forked(watcher: &Watcher) -> String {
     let mut states = watcher.subscribe();
@@ -112,13 +108,17 @@ pub(crate) fn companions(settings: &Settings) -> Vec<String> {
 }
 
 impl Orders {
-    /// Starts the bridge, and waits until it has met its database or failed to: a fork, or the
-    /// wrong database, must be found before anything is sold.
+    /// Starts the bridge, and waits, `patience` at most, until it has met its database or failed
+    /// to: a fork, or the wrong database, must be found before anything is sold.
     ///
     /// # Errors
     /// The database can't be named, follows another log, or isn't Sluice's. One that does not
     /// answer is no error: the sale does not depend on it.
-    pub(crate) async fn start(settings: &Settings, engine: &Engine) -> Result<Self, OrdersError> {
+    pub(crate) async fn start(
+        settings: &Settings,
+        engine: &Engine,
+        patience: Duration,
+    ) -> Result<Self, OrdersError> {
         let database_url = database_url(settings);
         let options = order_options(settings)?;
         let queries = Queries::open(&database_url, options.split)?;
@@ -129,7 +129,7 @@ impl Orders {
             &bridge::Options { database_url: database_url.clone(), orders: options },
         )?;
         let watcher = bridge.watcher();
-        let contact = tokio::time::timeout(CONTACT_TIMEOUT, watcher.first_contact()).await;
+        let contact = tokio::time::timeout(patience, watcher.first_contact()).await;
         match contact.unwrap_or(State::Starting) {
             State::Halted { why, cause: Cause::Fork } => Err(OrdersError::Fork(why)),
             State::Halted { why, cause: Cause::Schema } => {

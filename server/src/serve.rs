@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! bind        the port answers: /healthz 200, /readyz and the API 503 `recovering`
-//! open        the log is recovered, an older system's reservations are taken over, the bridge
+//! look        the log is read; do the order database and Redis follow it?
+//! open        its next run begins, an older system's reservations are taken over, the bridge
 //!             started, a demo's sale made
 //! serve       /readyz 200; time-outs run
 //! SIGTERM     /readyz 503, no new connections, requests in flight finish (drain_timeout)
@@ -13,6 +14,7 @@
 //! fails later ends the process by itself, with 4, and nothing here catches that.
 
 mod descriptors;
+mod first_look;
 mod signals;
 
 use std::io::Write as _;
@@ -253,9 +255,11 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     options.accept_clock = settings.accept_clock;
     options.accept_file_system = settings.accept_file_system;
     let bar = Bar::of_reading("recovering the log", &options.progress);
-    let opened = tokio::task::spawn_blocking(|| Engine::open(options)).await;
+    let recovered = tokio::task::spawn_blocking(|| Engine::recover(options)).await;
     drop(bar);
-    let (engine, report) = opened??;
+    let recovered = recovered??;
+    let patience = first_look::look(settings, &recovered).await?;
+    let (engine, report) = tokio::task::spawn_blocking(|| recovered.finish()).await??;
     tracing::info!("{report}");
     if shared.tokens().is_err() {
         shared.know(tokens_of(loaded, Some(&config::load_secret(loaded)?))?);
@@ -263,8 +267,8 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     legacy::adopt(settings, &engine).await?;
     let ordered = shared.ordered.clone();
     engine.on_ordered(Box::new(move || ordered.send_replace(())));
-    let orders = Orders::start(settings, &engine).await?;
-    let mirror = Mirror::start(settings, &engine).await?;
+    let orders = Orders::start(settings, &engine, patience.orders).await?;
+    let mirror = Mirror::start(settings, &engine, patience.mirror).await?;
     let payments = payments_of(loaded)?;
     let reconcile = Reconcile::new(settings, &engine)?;
     let committing = engine.committing();

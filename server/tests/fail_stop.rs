@@ -4,7 +4,8 @@
 //! from then on, with an I/O error or for want of room, for k = 1, 2, 3 and so on. The server must
 //! end with 4 and name the file, tell whoever waits `log_unavailable` and nothing else, and lose
 //! nothing that it acknowledged; only what is made ahead may fail for want of room and be done
-//! without. Runs follow each other on one directory, so that every start recovers what a failed
+//! without. Half of the shoppers buy over HTTP, half over the Redis port, whose loops commit by
+//! themselves. Runs follow each other on one directory, so that every start recovers what a failed
 //! log left behind, and may fail at that itself.
 //!
 //! `SLUICE_TEST_FAILURES=long` takes ten times as many.
@@ -26,9 +27,10 @@ use std::process::Child;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use common::resp::{Client, Reply};
 use common::{Server, sluice, token, wait};
 use serde_json::json;
-use shop::{Answer, Connection, scratch};
+use shop::{Connection, scratch};
 
 const ACTIVITY: u64 = 30_001;
 
@@ -46,8 +48,8 @@ const RUNS_A_DIRECTORY: usize = 12;
 /// Directories at work side by side.
 const LANES: usize = 6;
 
-/// Shoppers at once, each waiting for its answer.
-const SHOPPERS: usize = 3;
+/// Shoppers at once over each port, each waiting for its answer.
+const SHOPPERS: usize = 2;
 
 /// What a run must not fall below.
 const RUNS_MIN: usize = 300;
@@ -120,9 +122,93 @@ type Ledger = BTreeMap<u64, Known>;
 struct Run {
     child: Child,
     /// `None` where it ended before it was ready.
-    address: Option<SocketAddr>,
+    ports: Option<Ports>,
     errors: std::thread::JoinHandle<String>,
     report: PathBuf,
+}
+
+/// Where a server listens.
+#[derive(Clone, Copy)]
+struct Ports {
+    http: SocketAddr,
+    resp: SocketAddr,
+}
+
+/// A shopper's way to the server.
+enum Till {
+    Http(Connection),
+    Resp(Client),
+}
+
+/// What a shopper was told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Told {
+    Reserved {
+        id: u64,
+        is_replay: bool,
+    },
+    /// For want of room or units.
+    NothingReserved,
+    /// The outcome is unknown.
+    LogUnavailable,
+    HungUp,
+}
+
+impl Till {
+    fn http(ports: Ports) -> Self {
+        Self::Http(Connection::new(ports.http))
+    }
+
+    /// A server that has ended meanwhile is found out by the first purchase.
+    fn resp(ports: Ports) -> Option<Self> {
+        Client::try_to(ports.resp).ok().map(Self::Resp)
+    }
+
+    /// A purchase of `user`'s, always under the same request id, whatever the port.
+    fn buy(&mut self, user: u64) -> Told {
+        match self {
+            Self::Http(connection) => buy_over_http(connection, user),
+            Self::Resp(client) => buy_over_resp(client, user),
+        }
+    }
+}
+
+fn buy_over_http(connection: &mut Connection, user: u64) -> Told {
+    let path = format!("/api/flashsales/{ACTIVITY}/purchase");
+    let body = json!({ "client_request_id": format!("only-{user}"), "quantity": 1 });
+    let call = connection.call(("POST", &path), &token(user, "user"), Some(&body));
+    let Ok(answer) = call else { return Told::HungUp };
+    match (answer.status, answer.body["code"].as_str()) {
+        (202, _) => Told::Reserved {
+            id: answer.body["pre_deduction_id"].as_u64().unwrap(),
+            is_replay: answer.is_replay,
+        },
+        (503, Some("log_unavailable")) => Told::LogUnavailable,
+        (503, Some("overloaded")) | (409, Some("sold_out")) => Told::NothingReserved,
+        other => panic!("user {user} was told {other:?}"),
+    }
+}
+
+fn buy_over_resp(client: &mut Client, user: u64) -> Told {
+    let (activity, user) = (ACTIVITY.to_string(), user.to_string());
+    let request_id = format!("only-{user}");
+    let words = ["FCALL", "sluice_reserve", "1", &activity, &user, &request_id, "1"];
+    client.send(common::resp::request(&words));
+    match client.reply() {
+        None => Told::HungUp,
+        Some(Reply::Array(items)) => match items[..] {
+            [Reply::Integer(code @ (1 | 2)), Reply::Integer(id), ..] => {
+                Told::Reserved { id: u64::try_from(id).unwrap(), is_replay: code == 2 }
+            }
+            [Reply::Integer(0), ..] => Told::NothingReserved,
+            _ => panic!("user {user} was told {items:?}"),
+        },
+        Some(error) => match error.word() {
+            "LOGUNAVAILABLE" => Told::LogUnavailable,
+            "OVERLOADED" => Told::NothingReserved,
+            _ => panic!("user {user} was told {error:?}"),
+        },
+    }
 }
 
 impl Run {
@@ -132,6 +218,7 @@ impl Run {
         let mut command = sluice(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
         command
             .arg(data_dir)
+            .args(["--resp-listen", "127.0.0.1:0"])
             .env("LD_PRELOAD", shim)
             .env("FAIL_IO_DIR", data_dir)
             .env("FAIL_IO_AT", failure.at.to_string())
@@ -149,18 +236,20 @@ impl Run {
             let _ = stderr.read_to_string(&mut text);
             text
         });
-        let mut address = None;
-        let mut ready = false;
+        let (mut http, mut resp, mut ports) = (None, None, None);
         for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
             if let Some(found) = line.strip_prefix("listening on http://") {
-                address = Some(found.parse().unwrap());
+                http = Some(found.parse().unwrap());
+            }
+            if let Some(found) = line.strip_prefix("listening on redis://") {
+                resp = Some(found.parse().unwrap());
             }
             if line == "ready" {
-                ready = true;
+                ports = http.zip(resp).map(|(http, resp)| Ports { http, resp });
                 break;
             }
         }
-        Self { child, address: address.filter(|_| ready), errors, report }
+        Self { child, ports, errors, report }
     }
 
     fn has_failed(&self) -> bool {
@@ -168,22 +257,22 @@ impl Run {
     }
 }
 
-/// A purchase of `user`'s, always under the same request id.
-fn buy(connection: &mut Connection, user: u64) -> Option<Answer> {
-    let path = format!("/api/flashsales/{ACTIVITY}/purchase");
-    let body = json!({ "client_request_id": format!("only-{user}"), "quantity": 1 });
-    connection.call(("POST", &path), &token(user, "user"), Some(&body)).ok()
+/// What the runs share.
+#[derive(Default)]
+struct Tally {
+    reached: AtomicUsize,
+    /// Purchases over HTTP and over the Redis port that were told `log_unavailable`.
+    unavailable: [AtomicUsize; 2],
 }
 
 /// One shopper: user after user, until the log fails or enough was written.
 fn shop_on(
     run: &Run,
-    next_user: &AtomicUsize,
-    purchases_left: &AtomicUsize,
+    mut till: Till,
+    (next_user, purchases_left): (&AtomicUsize, &AtomicUsize),
     ledger: &Mutex<Ledger>,
+    tally: &Tally,
 ) {
-    let Some(address) = run.address else { return };
-    let mut connection = Connection::new(address);
     let mut told_unavailable = false;
     // Claimed one by one.
     while purchases_left
@@ -191,34 +280,34 @@ fn shop_on(
         .is_ok()
     {
         let user = next_user.fetch_add(1, Ordering::Relaxed) as u64;
-        let Some(answer) = buy(&mut connection, user) else {
-            ledger.lock().unwrap().insert(user, Known::InDoubt);
-            // Hung up on: the process has ended, or is about to.
-            assert!(run.has_failed(), "a server that has not failed hung up on user {user}");
-            return;
-        };
-        match (answer.status, answer.body["code"].as_str()) {
-            (202, _) => {
-                assert!(!told_unavailable, "user {user} was accepted after the log had failed");
-                let id = answer.body["pre_deduction_id"].as_u64().unwrap();
-                ledger.lock().unwrap().insert(user, Known::Accepted(id));
-            }
-            (503, Some("log_unavailable")) => {
-                assert!(run.has_failed(), "log_unavailable without a failure");
+        let known = match till.buy(user) {
+            Told::HungUp => {
                 ledger.lock().unwrap().insert(user, Known::InDoubt);
-                told_unavailable = true;
+                // The process has ended, or is about to.
+                assert!(run.has_failed(), "a server that has not failed hung up on user {user}");
+                return;
             }
-            // Nothing was reserved: no room is left, or the units are sold.
-            (503, Some("overloaded")) | (409, Some("sold_out")) => {}
-            other => panic!("user {user} was told {other:?}"),
-        }
+            Told::Reserved { id, .. } => {
+                assert!(!told_unavailable, "user {user} was accepted after the log had failed");
+                Known::Accepted(id)
+            }
+            Told::LogUnavailable => {
+                assert!(run.has_failed(), "log_unavailable without a failure");
+                told_unavailable = true;
+                let port = usize::from(matches!(till, Till::Resp(_)));
+                tally.unavailable[port].fetch_add(1, Ordering::Relaxed);
+                Known::InDoubt
+            }
+            Told::NothingReserved => continue,
+        };
+        ledger.lock().unwrap().insert(user, known);
     }
 }
 
 /// Puts units in one by one, each a record and a frame of its own, until the log fails.
 fn restock(run: &Run, restocks: usize) {
-    let Some(address) = run.address else { return };
-    let mut connection = common::Connection::to(address);
+    let Some(ports) = run.ports else { return };
+    let mut connection = common::Connection::to(ports.http);
     let path = format!("/api/admin/flashsales/{ACTIVITY}/restock");
     let bearer = format!("Bearer {}", token(1, "admin"));
     for number in 0..restocks {
@@ -236,26 +325,31 @@ fn restock(run: &Run, restocks: usize) {
     }
 }
 
-/// Fails once, and checks how it ended. Tells whether the operation was reached.
+/// Fails once, and checks how it ended.
 fn fail_once(
     data_dir: &Path,
     shim: &Path,
     failure: Failure,
     next_user: &AtomicUsize,
     ledger: &Mutex<Ledger>,
-) -> bool {
+    tally: &Tally,
+) {
     let mut run = Run::start(data_dir, shim, failure);
     let purchases_left = AtomicUsize::new(PURCHASES);
     std::thread::scope(|threads| {
-        for _ in 0..SHOPPERS {
-            threads.spawn(|| shop_on(&run, next_user, &purchases_left, ledger));
+        let tills = run.ports.into_iter().flat_map(|ports| {
+            (0..SHOPPERS).flat_map(move |_| [Some(Till::http(ports)), Till::resp(ports)])
+        });
+        for till in tills.flatten() {
+            let (run, users) = (&run, (next_user, &purchases_left));
+            threads.spawn(move || shop_on(run, till, users, ledger, tally));
         }
         threads.spawn(|| restock(&run, failure.restocks));
     });
     let reached = run.has_failed();
     // For want of room a spare is done without; nothing else.
     let may_survive = !reached || failure.errno == ENOSPC;
-    if run.address.is_some() && may_survive && run.child.try_wait().unwrap().is_none() {
+    if run.ports.is_some() && may_survive && run.child.try_wait().unwrap().is_none() {
         run.child.kill().unwrap();
     }
     // Shown where this run does not end.
@@ -272,7 +366,7 @@ fn fail_once(
         None if may_survive => {}
         code => panic!("{failure:?}: ended with {code:?}: {errors}"),
     }
-    reached
+    tally.reached.fetch_add(reached.into(), Ordering::Relaxed);
 }
 
 /// What `sluice check` finds must be what was acknowledged, and perhaps what is in doubt.
@@ -282,21 +376,23 @@ fn check_books(data_dir: &Path, ledger: &Ledger) {
     assert!((accepted..=ledger.len() as u64).contains(&found), "{accepted}: {found} found");
 }
 
-/// After all failures: everything acknowledged is answered as it was, whatever was in doubt is
-/// settled, and the books hold exactly that.
+/// After all failures: everything acknowledged is answered as it was, over whichever port,
+/// whatever was in doubt is settled, and the books hold exactly that.
 fn settle(data_dir: &Path, ledger: &Ledger) {
     let server = serve(data_dir);
-    let mut connection = Connection::new(server.address);
+    let ports = Ports { http: server.address, resp: server.resp() };
+    let mut tills = [Till::http(ports), Till::resp(ports).unwrap()];
     let mut reservations = 0;
     for (user, known) in ledger {
-        let answer = buy(&mut connection, *user).unwrap();
-        match known {
-            Known::Accepted(id) => {
-                assert_eq!((answer.status, answer.is_replay), (202, true), "user {user}");
-                assert_eq!(answer.body["pre_deduction_id"], *id, "user {user}");
+        let till = &mut tills[usize::from(user % 2 == 0)];
+        match (till.buy(*user), known) {
+            (Told::Reserved { id, is_replay }, Known::Accepted(first)) => {
+                assert_eq!((id, is_replay), (*first, true), "user {user}");
                 reservations += 1;
             }
-            Known::InDoubt => reservations += u64::from(answer.status == 202),
+            (Told::Reserved { .. }, Known::InDoubt) => reservations += 1,
+            (Told::NothingReserved, Known::InDoubt) => {}
+            other => panic!("user {user}: {other:?}"),
         }
     }
     drop(server);
@@ -305,7 +401,7 @@ fn settle(data_dir: &Path, ledger: &Ledger) {
 
 fn serve(data_dir: &Path) -> Server {
     let segment_bytes = ("SLUICE_FORMAT__SEGMENT_BYTES", SEGMENT_BYTES);
-    Server::start_in(data_dir, &["--demo"], &[segment_bytes])
+    Server::start_in(data_dir, &["--demo", "--resp-listen", "127.0.0.1:0"], &[segment_bytes])
 }
 
 fn copy(from: &Path, to: &Path) {
@@ -327,7 +423,7 @@ fn whatever_operation_fails_the_server_ends_with_4_and_nothing_acknowledged_is_l
     let failures = failures(takes_direct(scratch.path()));
     let chains: Vec<_> = failures.chunks(RUNS_A_DIRECTORY).collect();
     let next_chain = AtomicUsize::new(0);
-    let reached = AtomicUsize::new(0);
+    let tally = Tally::default();
     let lane = || {
         while let Some(chain) = chains.get(next_chain.fetch_add(1, Ordering::Relaxed)) {
             let own = tempfile::tempdir_in(scratch.path()).unwrap();
@@ -335,8 +431,7 @@ fn whatever_operation_fails_the_server_ends_with_4_and_nothing_acknowledged_is_l
             copy(&template, &data_dir);
             let (next_user, ledger) = (AtomicUsize::new(1), Mutex::new(Ledger::new()));
             for failure in *chain {
-                let hit = fail_once(&data_dir, &shim, *failure, &next_user, &ledger);
-                reached.fetch_add(hit.into(), Ordering::Relaxed);
+                fail_once(&data_dir, &shim, *failure, &next_user, &ledger, &tally);
                 check_books(&data_dir, &ledger.lock().unwrap());
             }
             settle(&data_dir, &ledger.into_inner().unwrap());
@@ -347,7 +442,13 @@ fn whatever_operation_fails_the_server_ends_with_4_and_nothing_acknowledged_is_l
             threads.spawn(lane);
         }
     });
-    let reached = reached.into_inner();
-    println!("{reached} of {} failures were reached", failures.len());
+    let reached = tally.reached.into_inner();
+    let unavailable = tally.unavailable.map(AtomicUsize::into_inner);
+    println!(
+        "{reached} of {} failures were reached; log_unavailable over HTTP and the Redis port: \
+         {unavailable:?}",
+        failures.len()
+    );
     assert!(reached >= RUNS_MIN, "only {reached} failures were reached");
+    assert!(unavailable.iter().all(|told| *told > 0), "a port never told of it: {unavailable:?}");
 }

@@ -92,20 +92,30 @@ fn a_head_that_two_readers_could_read_in_two_ways_is_refused() {
         ("a NUL within a value", "X: a\0b\r\nContent-Length: 2\r\n"),
         ("a header without a colon", "Content-Length 2\r\n"),
         ("a header without a name", ": 2\r\n"),
-        ("two hosts", "Host: u\r\nContent-Length: 0\r\n"),
+        ("chunked twice", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n"),
+        ("chunked twice in a list", "Transfer-Encoding: chunked, chunked\r\n"),
+        ("another and then chunked", "Transfer-Encoding: gzip, chunked\r\n"),
+        (
+            "another and then chunked, in two",
+            "Transfer-Encoding: gzip\r\nTransfer-Encoding: chunked\r\n",
+        ),
     ] {
         let mut connection = smuggler.send("q", headers, "{}");
-        if what == "two hosts" {
-            assert_eq!(connection.answer().unwrap().code(), "invalid_request", "{what}");
-            continue;
-        }
         is_refused(&mut connection, 400, what);
+        smuggler.is_unharmed(what);
     }
     assert_eq!(smuggler.sold(), 0);
-    // The last of them, told about a second request that is its own: it was stopped by its
-    // operator, not by a smuggler, so it is started before anybody looks.
+}
+
+#[test]
+fn a_request_for_two_hosts_is_refused_and_the_next_one_is_its_own() {
+    let smuggler = Smuggler::new();
+    let mut connection = smuggler.send("q", "Host: u\r\nContent-Length: 2\r\n", "{}");
+    assert_eq!(connection.answer().unwrap().code(), "invalid_request");
+    assert_eq!(smuggler.sold(), 0);
+    // The operator's own: where the first one ended is beyond doubt.
+    assert_eq!(connection.answer().unwrap().status, 204);
     assert_eq!(smuggler.server.as_admin("POST", "/api/admin/start", None).status, 204);
-    smuggler.is_unharmed("all of them");
 }
 
 #[test]
@@ -149,7 +159,6 @@ fn a_body_in_chunks_is_the_last_thing_that_is_read_of_its_connection() {
         ("in capitals", "TRANSFER-ENCODING: Chunked\r\n".to_owned()),
         ("a length before it", format!("{length}Transfer-Encoding: chunked\r\n")),
         ("a length behind it", format!("Transfer-Encoding: chunked\r\n{length}")),
-        ("twice", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n".to_owned()),
     ]
     .into_iter()
     .enumerate()
@@ -188,7 +197,8 @@ fn a_body_in_chunks_is_the_last_thing_that_is_read_of_its_connection() {
 
 #[test]
 fn lines_that_end_in_a_bare_line_feed_are_lines_like_others() {
-    // RFC 9112, 2.2 allows it; what matters is that a header hidden behind one is seen.
+    // RFC 9112, 2.2 allows it; what matters is that a header hidden behind one is seen. A proxy
+    // that hands such a line on as one value is broken (RFC 9110, 5.5).
     let smuggler = Smuggler::new();
     let mut connection = smuggler.send("a", "X: y\nContent-Length: 2\r\n", "{}");
     assert_eq!(connection.answer().unwrap().status, 202);

@@ -1,6 +1,6 @@
-//! H11 and H15: the built server is killed with SIGKILL again and again while eight clients buy,
-//! cancel, pay and look; what they were told, in the order of real time, must be what one shop
-//! serving one customer at a time could have told them.
+//! H11 and H15: the built server is killed with SIGKILL again and again while eight clients, over
+//! HTTP and over the Redis port by turns, buy, cancel, pay and look; what they were told, in the
+//! order of real time, must be what one shop serving one customer at a time could have told them.
 //!
 //! An operation without an answer is asked again under the same id, and counts as one that lasted
 //! all the while. `SLUICE_TEST_KILLS` sets the number of kills, `SLUICE_TEST_SEED` repeats a run's
@@ -30,7 +30,7 @@ use serde_json::json;
 
 use books::Checked;
 use common::{Server, sluice};
-use front::{Front, Purchase};
+use front::{Front, Port, Purchase};
 use linear::{History, Operation, Terms, Timed};
 use shop::{Random, scratch};
 
@@ -38,16 +38,20 @@ use shop::{Random, scratch};
 const KILLS: usize = 200;
 
 /// Kills while one activity is on sale: its history goes across them.
-const KILLS_OF_ACTIVITY: usize = 5;
+const KILLS_OF_ACTIVITY: usize = 2;
 
 const CLIENTS: usize = 8;
 
-/// Operations between two kills, at most; a run has half as many on average.
-const OPERATIONS_MAX: usize = 160;
+/// Operations of one history, at least.
+const OPERATIONS_MIN: usize = 2_000;
 
-/// So few that the last unit goes and comes back all the time.
+/// So few that the last unit goes and comes back all the time, and so many users that few of them
+/// have reserved and given back as often as anybody may.
 const TERMS: Terms = Terms { units: 6, limit: 2 };
-const USERS: usize = 12;
+const USERS: usize = 60;
+
+/// One in so many operations pays: fewer than [`TERMS`] has units over most of a history.
+const PAYS_EVERY: usize = OPERATIONS_MIN / 4;
 
 /// The longest a start is let run before it is killed, in microseconds: a little longer than a
 /// start takes, so that every step of it is hit now and then.
@@ -102,19 +106,28 @@ impl Sale {
             let recent = known.len().min(CLIENTS);
             (recent > 0).then(|| known[known.len() - 1 - random.below(recent)].clone())
         };
+        let port = if random.below(2) == 0 { Port::Http } else { Port::Resp };
+        if let Some(known) = &known
+            && random.below(PAYS_EVERY) == 0
+        {
+            return self.pay(front, known);
+        }
         match (random.below(8), known) {
-            (0 | 1, Some(known)) => self.cancel(front, &known),
-            (2, Some(known)) if random.below(8) == 0 => self.pay(front, &known),
-            (3, Some(known)) => look(front, &known),
+            (0 | 1, Some(known)) => self.cancel(front, port, &known),
+            (2, Some(known)) => look(front, &known),
             _ => {
                 let user = 1 + random.below(USERS) as u64;
-                self.buy(front, user, &format!("{client}-{index}"))
+                self.buy(front, port, user, &format!("{client}-{index}"))
             }
         }
     }
 
-    fn buy(&self, front: &Front, user: u64, request_id: &str) -> Operation {
-        match front.buy(self.activity, user, request_id) {
+    fn buy(&self, front: &Front, port: Port, user: u64, request_id: &str) -> Operation {
+        let told = match port {
+            Port::Http => front.buy(self.activity, user, request_id),
+            Port::Resp => front.buy_over_resp(self.activity, user, request_id),
+        };
+        match told {
             Purchase::Accepted { id, order_no } => {
                 let known = Known { id, order_no, user };
                 let position = known.position();
@@ -129,8 +142,15 @@ impl Sale {
         }
     }
 
-    fn cancel(&self, front: &Front, known: &Known) -> Operation {
+    fn cancel(&self, front: &Front, port: Port, known: &Known) -> Operation {
         let position = known.position();
+        if port == Port::Resp {
+            return match front.restore(self.activity, known.id) {
+                1 | 2 => Operation::Cancelled { position },
+                3 => Operation::AlreadyPaid { position },
+                code => panic!("{code}"),
+            };
+        }
         let answer = front.cancel(&known.order_no, known.user);
         match (answer.status, answer.body["code"].as_str()) {
             (200, _) => Operation::Cancelled { position },
@@ -198,13 +218,16 @@ fn a_server_that_is_killed_again_and_again_answers_as_one_that_never_was() {
             let clients: Vec<_> = (0..CLIENTS)
                 .map(|client| threads.spawn(move || sale.client(front, client)))
                 .collect();
-            for _ in first..kills.min(first + KILLS_OF_ACTIVITY) {
-                let until = sale.done.load(Ordering::Acquire) + 1 + random.below(OPERATIONS_MAX);
-                while sale.done.load(Ordering::Acquire) < until
+            let wait_for = |operations| {
+                while sale.done.load(Ordering::Acquire) < operations
                     && !clients.iter().any(|client| client.is_finished())
                 {
                     std::thread::sleep(Duration::from_micros(200));
                 }
+            };
+            for kill in 0..KILLS_OF_ACTIVITY.min(kills - first) {
+                let part = OPERATIONS_MIN / KILLS_OF_ACTIVITY;
+                wait_for(kill * part + 1 + random.below(part));
                 // Dropping it is a SIGKILL.
                 drop(server);
                 if random.below(4) == 0 {
@@ -215,11 +238,14 @@ fn a_server_that_is_killed_again_and_again_answers_as_one_that_never_was() {
                 server = start(&data_dir);
                 front.moved_to(&server);
             }
+            wait_for(OPERATIONS_MIN);
             sale.is_over.store(true, Ordering::Release);
             (clients.into_iter().map(|client| client.join().unwrap()).collect(), server)
         });
         server = next;
-        operations += history.iter().map(Vec::len).sum::<usize>();
+        let length = history.iter().map(Vec::len).sum::<usize>();
+        assert!(length >= OPERATIONS_MIN, "only {length} operations");
+        operations += length;
         histories += 1;
         linear::check(&history, TERMS).unwrap_or_else(|why| panic!("{why}"));
         assert_books(&data_dir, sale.activity, &history);
@@ -228,7 +254,6 @@ fn a_server_that_is_killed_again_and_again_answers_as_one_that_never_was() {
         "{kills} kills, {in_start} more during a start; {histories} histories, {operations} \
          operations"
     );
-    assert!(operations > kills * OPERATIONS_MAX / 4, "only {operations} operations");
     assert!(server.stop().success());
 }
 

@@ -57,21 +57,33 @@ fn a_second_live_activity_of_a_sku_waits_where_keys_bear_its_name() {
 }
 
 #[test]
-fn the_redis_of_another_directory_is_refused_with_3() {
+fn the_redis_of_another_directory_is_refused_with_3_before_anything_is_written() {
     let valkey = Valkey::start();
     let mut first = Server::start_with(&["--redis", &valkey.url(0)], &[]);
     first.activity(&json!({}));
     assert!(first.stop().success());
-    let scratch = tempfile::tempdir().unwrap();
-    let data_dir = scratch.path().join("data");
+    let mut second = Server::start_with(&[], &[]);
+    second.activity(&json!({}));
+    second.signal(common::Signal::KILL);
+    second.wait();
+    let control = second.data_dir().join("CONTROL");
+    let segments = || -> Vec<_> {
+        let listed = std::fs::read_dir(second.data_dir().join("wal")).unwrap();
+        let mut names: Vec<_> = listed.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = (std::fs::read(&control).unwrap(), segments());
     let output = sluice(["serve", "--listen", "127.0.0.1:0", "--redis", &valkey.url(0)])
         .arg("--data-dir")
-        .arg(&data_dir)
+        .arg(second.data_dir())
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("the Redis mirror: the database follows log"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(before == (std::fs::read(&control).unwrap(), segments()), "changed on disk");
 }
 
 #[test]

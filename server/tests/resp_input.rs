@@ -131,24 +131,119 @@ fn a_client_that_does_not_read_is_closed_and_disturbs_nobody() {
 }
 
 #[test]
-fn thousands_of_idle_connections_cost_nobody_their_answer() {
+fn a_request_that_does_not_become_whole_in_time_ends_its_connection_alone() {
+    let server = Server::start_with(
+        &["--resp-listen", "127.0.0.1:0"],
+        &[("SLUICE_RESP__REQUEST_TIMEOUT", "300ms")],
+    );
+    let mut idle = Client::to(server.resp());
+    let mut slow = Client::to(server.resp());
+    let mut socket = slow.socket().try_clone().unwrap();
+    // A byte now and then is no reason to wait for ever.
+    let trickle = std::thread::spawn(move || {
+        let word = "x".repeat(4000);
+        let request = request(&["ECHO", &word]);
+        for byte in request {
+            if socket.write_all(&[byte]).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert!(slow.is_closed());
+    // Sends on until it is reset.
+    drop(slow);
+    trickle.join().unwrap();
+    assert_eq!(idle.say("PING"), pong(), "who says nothing is not late");
+}
+
+#[test]
+fn requests_that_overlap_their_reads_are_each_given_their_time() {
+    let server = Server::start_with(
+        &["--resp-listen", "127.0.0.1:0"],
+        &[("SLUICE_RESP__REQUEST_TIMEOUT", "2s")],
+    );
+    let mut client = Client::to(server.resp());
+    let whole = request(&["ECHO", "word"]);
+    let (begin, end) = whole.split_at(9);
+    client.send(begin);
+    // Longer than one may take: there is always a part of one, never the same for long.
+    for _ in 0..12 {
+        std::thread::sleep(Duration::from_millis(250));
+        client.send([end, begin].concat());
+        assert_eq!(client.reply(), Some(Reply::bulk("word")));
+    }
+    client.send(end);
+    assert_eq!(client.reply(), Some(Reply::bulk("word")));
+}
+
+#[test]
+fn parts_of_requests_hold_a_bounded_part_of_the_memory() {
+    /// As the server has it, for each loop.
+    const PART_BYTES_MAX: usize = 64 << 20;
+    // None is late while the others come.
+    let env = [("SLUICE_RESP__LOOPS", "1"), ("SLUICE_RESP__REQUEST_TIMEOUT", "10m")];
+    let server = Server::start_with(&["--resp-listen", "127.0.0.1:0"], &env);
+    let words: Vec<String> = (0..15).map(|_| "x".repeat(4000)).collect();
+    let words: Vec<&str> = ["MGET"].into_iter().chain(words.iter().map(String::as_str)).collect();
+    let whole = request(&words);
+    let (part, rest) = whole.split_at(whole.len() - 10);
+    let most = PART_BYTES_MAX / part.len();
+    let mut other = Client::to(server.resp());
+    let mut clients: Vec<_> = (0..most + 100).map(|_| Client::to(server.resp())).collect();
+    for client in &mut clients {
+        client.send(part);
+    }
+    assert_eq!(other.say("PING"), pong());
+    let refused = clients.last_mut().unwrap().reply().expect("a word before the end");
+    assert!(matches!(&refused, Reply::Error(text) if text.contains("not whole")), "{refused:?}");
+    assert!(clients.last_mut().unwrap().is_closed());
+    // Whoever was there first is served, and what it held is free again.
+    clients[0].send(rest);
+    assert!(matches!(clients[0].reply(), Some(Reply::Array(_))));
+    drop(clients);
+    let mut again = Client::to(server.resp());
+    again.send(part);
+    assert_eq!(other.say("PING"), pong());
+    again.send(rest);
+    assert!(matches!(again.reply(), Some(Reply::Array(_))));
+}
+
+/// Idle connections held at once, where the limit of open files allows them.
+const IDLE: usize = 10_000;
+
+/// What must be allowed.
+const IDLE_MIN: usize = 9_000;
+
+/// What an idle connection costs the server at most: its place, its session, no buffers.
+const IDLE_BYTES_MAX: u64 = 2048;
+
+/// The memory that a process has in use, in bytes.
+fn resident_bytes(server: &Server) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() * 1024
+}
+
+#[test]
+fn ten_thousand_idle_connections_cost_little_and_nobody_their_answer() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }).unwrap();
-    let most = limit.maximum.map_or(10_000, |most| usize::try_from(most).unwrap() / 2 - 500);
+    // The server gives each port half of what it has left.
+    let most = limit.maximum.map_or(IDLE, |most| usize::try_from(most).unwrap() / 2 - 200);
+    assert!(most >= IDLE_MIN, "the hard limit of open files must be {} (ulimit -Hn)", 2 * IDLE);
     let server = start();
-    let idle: Vec<_> = (0..most.min(10_000)).map(|_| Client::to(server.resp())).collect();
     let mut client = Client::to(server.resp());
     open_sale(&mut client, 7, 10, 1);
+    let before = resident_bytes(&server);
+    let idle: Vec<_> = (0..most.min(IDLE)).map(|_| Client::to(server.resp())).collect();
     assert!(matches!(client.say("FCALL sluice_reserve 1 7 1 a 1"), Reply::Array(_)));
     let Reply::Bulk(info) = client.say("INFO") else { panic!("no text") };
     assert!(info.contains(&format!("connected_clients:{}\r\n", idle.len() + 1)), "{info}");
-    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    println!(
-        "{} idle connections; {}",
-        idle.len(),
-        status.lines().find(|line| line.starts_with("VmRSS")).unwrap()
-    );
+    let each = resident_bytes(&server).saturating_sub(before) / idle.len() as u64;
+    println!("{} idle connections of {each} bytes", idle.len());
+    assert!(each <= IDLE_BYTES_MAX, "an idle connection holds {each} bytes");
     // The last of them is served as the first.
     let mut last = idle.into_iter().next_back().unwrap();
     assert_eq!(last.say("PING"), pong());

@@ -18,6 +18,7 @@
 //! happened), [`fates`] (what a power cut leaves) and [`report`] (counts, and the command that runs
 //! a failed case again).
 
+mod checksums;
 pub mod compound;
 pub mod corrupt;
 pub mod crash;

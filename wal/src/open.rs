@@ -21,6 +21,7 @@ use crate::names;
 use crate::planted::{self, Bug};
 use crate::premises::{Found, check_format, look, refuse_foreign, suitable};
 use crate::progress::Progress;
+use crate::reader::Reader;
 use crate::recover::{self, EachRecord, Extent, Reach, Recovered, Replay, Replaying, TornTail};
 use crate::retention::Retention;
 use crate::snapshot::{Candidates, SnapshotReader, tidy_up};
@@ -159,6 +160,20 @@ pub struct Judged {
 }
 
 impl Judged {
+    /// The log, in the incarnation that [`Judged::finish`] begins.
+    pub fn identity(&self) -> LogIdentity {
+        let Control { log_uuid: uuid, epoch, .. } = self.opening.control;
+        LogIdentity { uuid, epoch: epoch.plus(1) }
+    }
+
+    /// Reads what was recovered: for an owner that compares it with what stands elsewhere, and can
+    /// still leave everything as it is.
+    pub fn reader(&self) -> Reader {
+        let Opening { device, control, .. } = &self.opening;
+        let last_lsn = self.recovered.last_lsn;
+        Reader::new(Arc::clone(device), control.format, Box::new(move || Ok(last_lsn)))
+    }
+
     /// Begins a new incarnation: its epoch first (W11), then a segment that seals the log.
     pub fn finish(self) -> Result<(Log, OpenReport), OpenError> {
         let Self { opening, recovered } = self;

@@ -1,13 +1,22 @@
-//! The primitives of every hand-over in this crate, so that loom can see each of them: built with
-//! `--cfg loom` the very same code runs under the model checker (`loom-tests`).
+//! The primitives of every hand-over in this crate, so that a model checker can see each of them:
+//! built with `--cfg loom` or `--cfg shuttle` the very same code runs under it (`loom-tests`).
 //!
 //! A poisoned lock is entered all the same: a panic between decision and append aborts the process
 //! (the caller's guard sees to it), and elsewhere the data behind these locks stays whole.
 
 #[cfg(loom)]
 use loom::sync as imp;
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+use shuttle::sync as imp;
+#[cfg(not(any(loom, shuttle)))]
 use std::sync as imp;
+
+#[cfg(loom)]
+pub(crate) use loom::thread;
+#[cfg(shuttle)]
+pub(crate) use shuttle::thread;
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use std::thread;
 
 pub(crate) use imp::MutexGuard;
 pub(crate) use imp::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -50,7 +59,8 @@ impl Condvar {
         self.0.notify_all();
     }
 
-    /// Waits, at most `timeout_ms`. The model checker has no time: there it waits for a notice.
+    /// Waits, at most `timeout_ms`. A model checker has no time: loom waits for a notice, and under
+    /// shuttle some waits are over at once.
     pub(crate) fn wait_ms<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -61,7 +71,16 @@ impl Condvar {
             let _ = timeout_ms;
             self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
         }
-        #[cfg(not(loom))]
+        #[cfg(shuttle)]
+        {
+            use shuttle::rand::Rng;
+            let _ = timeout_ms;
+            if shuttle::rand::thread_rng().gen_ratio(1, 8) {
+                return guard;
+            }
+            self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+        }
+        #[cfg(not(any(loom, shuttle)))]
         {
             let timeout = std::time::Duration::from_millis(timeout_ms);
             self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner).0
@@ -76,13 +95,28 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// Runs `future` to its end on this thread.
-#[cfg(not(loom))]
+#[cfg(shuttle)]
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    shuttle::future::block_on(future)
+}
+
+/// Runs `future` to its end on this thread.
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     park(future, None).unwrap_or_else(|| unreachable!("a wait without a deadline ends ready"))
 }
 
+/// Runs `future` to its end on this thread: a schedule has no time that could be over.
+#[cfg(shuttle)]
+pub(crate) fn block_on_for<F: Future>(
+    future: F,
+    _timeout: std::time::Duration,
+) -> Option<F::Output> {
+    Some(block_on(future))
+}
+
 /// Runs `future` on this thread, to its end or until `timeout` is over.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub(crate) fn block_on_for<F: Future>(
     future: F,
     timeout: std::time::Duration,
@@ -90,7 +124,7 @@ pub(crate) fn block_on_for<F: Future>(
     park(future, std::time::Instant::now().checked_add(timeout))
 }
 
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 fn park<F: Future>(future: F, deadline: Option<std::time::Instant>) -> Option<F::Output> {
     use std::sync::Arc;
     use std::task::{Context, Poll, Wake, Waker};

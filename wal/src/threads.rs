@@ -2,14 +2,14 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 
 use crate::abort::AbortOnPanic;
 use crate::intake::Committed;
 use crate::limits::IDLE_SEAL_MS;
 use crate::log::Log;
 use crate::spares::SpareMade;
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{AtomicBool, Ordering};
 
 /// With nothing left to seal the committer looks up this seldom.
 const IDLE_MS: u64 = 1_000;

@@ -139,6 +139,28 @@ mod tests {
     const CLEAN: [CleanWitness; 3] =
         [CleanWitness::Silent, CleanWitness::Agrees, CleanWitness::Differs];
 
+    const CASES: [Case; 12] = [
+        Case::CleanEnd,
+        Case::TornTail,
+        Case::PromisedDamage,
+        Case::TooMuchDamage,
+        Case::SealedDamage,
+        Case::UnreadablePromised,
+        Case::UnreadableTail,
+        Case::CleanEndMoved,
+        Case::BrokenLink,
+        Case::SegmentMissing,
+        Case::EndBeforeSnapshot,
+        Case::NoSnapshot,
+    ];
+
+    #[test]
+    fn each_case_is_told_in_words_of_its_own_on_one_line() {
+        let told: std::collections::BTreeSet<_> = CASES.iter().map(Case::to_string).collect();
+        assert_eq!(told.len(), CASES.len());
+        assert!(told.iter().all(|text| !text.is_empty() && text.lines().count() == 1));
+    }
+
     fn every_evidence() -> Vec<Evidence> {
         let mut all = Vec::new();
         for bits in 0..8u8 {
@@ -175,6 +197,24 @@ mod tests {
         // Case E is decided by the seal and case I by the listing, before there is a P.
         assert_eq!(cases.len(), 8);
         assert!(!cases.contains(&Case::SegmentMissing) && !cases.contains(&Case::SealedDamage));
+    }
+
+    #[test]
+    fn behind_a_clean_shutdown_nothing_is_torn_and_what_does_not_read_back_is_told() {
+        for found in FOUND {
+            for anything_beyond in [false, true] {
+                let evidence = Evidence {
+                    found,
+                    promised_beyond: false,
+                    damage_too_far: false,
+                    anything_beyond,
+                    clean: CleanWitness::Agrees,
+                };
+                let unreadable = found == Found::Unreadable;
+                let case = if unreadable { Case::UnreadableTail } else { Case::CleanEnd };
+                assert_eq!(classify(&evidence), case, "{evidence:?}");
+            }
+        }
     }
 
     #[test]

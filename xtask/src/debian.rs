@@ -16,12 +16,14 @@ struct Need {
     package: &'static str,
 }
 
-/// The whole list. `cc` builds SQLite and the cryptography, `git` lists the files for tidy, the
-/// function library is tested on `valkey-server`, the bridge and the shop on `mariadbd`, the Redis
-/// port with `valkey-cli`, redis-py and hiredis, the HTTP port with schemathesis and the client
-/// examples, `valgrind` counts instructions. The core packages bring no service.
+/// The whole list. `cc` builds SQLite and the cryptography, `c++` the fuzzer, `git` lists the files
+/// for tidy, the function library is tested on `valkey-server`, the bridge and the shop on
+/// `mariadbd`, the Redis port with `valkey-cli`, redis-py and hiredis, the HTTP port with
+/// schemathesis and the client examples, `valgrind` counts instructions. The core packages bring no
+/// service.
 const NEEDS: &[Need] = &[
     Need { program: "cc", package: "gcc" },
+    Need { program: "c++", package: "g++" },
     Need { program: "git", package: "git" },
     Need { program: "valgrind", package: "valgrind" },
     Need { program: "valkey-server", package: "valkey-server" },

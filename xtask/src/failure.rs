@@ -47,6 +47,11 @@ pub(crate) enum Failure {
         /// How many bounds are broken.
         bounds: usize,
     },
+    /// The fuzzer found an input that breaks a claim.
+    Found {
+        /// The target.
+        target: String,
+    },
     /// A program printed what is not understood.
     Unread {
         /// Its name.
@@ -90,6 +95,11 @@ impl fmt::Display for Failure {
                 f,
                 "{bounds} bounds of xtask/src/instructions.rs are broken: find what grew, or raise \
                  the bound with a reason"
+            ),
+            Self::Found { target } => write!(
+                f,
+                "the fuzzer broke a claim of {target}: mend it, move the input from \
+                 target/fuzz/found to sim/fuzz/corpus/{target}, and run cargo test -p fuzz"
             ),
             Self::Unread { program } => {
                 write!(f, "what {program} printed is not understood: does it run by itself?")

@@ -6,6 +6,10 @@
 //! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps |
 //! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
 //! | `docs` | renders into docs/ what opens the source files they describe, and `openapi.json` |
+//! | `fuzz` | the fuzzer alone, to the floor of a commit |
+//! | `coverage` | how much of the log its tests reach |
+//! | `soak [--minutes N]` | the server under steady load, ten minutes where it is not said |
+//! | `nightly [--list | STEP...]` | every campaign far beyond its floor; hours |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
 //! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md |
@@ -15,12 +19,17 @@
 //! No dependencies: this is the first thing that a newcomer's machine builds.
 
 mod backports;
+mod coverage;
 mod debian;
 mod failure;
+mod fuzz;
 mod instructions;
+mod llvm;
+mod nightly;
 mod openapi;
 mod peers;
 mod plan;
+mod rustc;
 mod steps;
 mod tidy;
 mod totals;
@@ -30,11 +39,15 @@ use std::process::ExitCode;
 
 use failure::Failure;
 
-const USAGE: &str = "usage: cargo xtask quick | test [--list | STEP...] | tidy | docs | \
-                     sim ARGS... | bench [peers] [ARGS...]";
+const USAGE: &str = "usage: cargo xtask quick | test [--list | STEP...] | tidy | docs | fuzz | \
+                     coverage | soak [--minutes N] | nightly [--list | STEP...] | sim ARGS... | \
+                     bench [peers] [ARGS...]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(status) = rustc::stand_in(&arguments) {
+        return status;
+    }
     match run(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -57,6 +70,14 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
             Ok(())
         }
         ("test", names) => plan::report(steps::run_all(&plan::chosen(plan::test(), names)?)),
+        ("nightly", [flag]) if flag == "--list" => {
+            plan::list(&nightly::steps());
+            Ok(())
+        }
+        ("nightly", names) => plan::report(steps::run_all(&plan::chosen(nightly::steps(), names)?)),
+        ("fuzz", []) => fuzz::run(),
+        ("coverage", []) => coverage::run(),
+        ("soak", rest) => nightly::soak(rest),
         ("tidy", []) => tidy::run(),
         ("docs", []) => tidy::render_docs().and_then(|()| openapi::render()),
         ("sim", rest) => steps::pass_through(plan::SIM, rest),

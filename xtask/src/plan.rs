@@ -11,14 +11,14 @@ use std::time::Duration;
 use crate::failure::Failure;
 use crate::steps::{Outcome, Step, Work};
 use crate::totals::Totals;
-use crate::{debian, instructions, tidy};
+use crate::{debian, fuzz, instructions, tidy};
 
 /// What `cargo xtask sim` passes its arguments to.
 pub(crate) const SIM: &str = "run --locked --profile ci --package sim --";
 /// What `cargo xtask bench` passes its arguments to.
 pub(crate) const BENCH: &str = "bench --locked --package benches --benches";
 
-const PACKAGES: Step =
+pub(crate) const PACKAGES: Step =
     Step { name: "packages", work: Work::Call(debian::provide), budget_minutes: 5 };
 
 const FMT: Step = Step { name: "fmt", work: Work::cargo("fmt --all --check"), budget_minutes: 1 };
@@ -51,7 +51,7 @@ const DOC: Step = Step {
 /// The heart and the tools, with the simulated disk.
 const TESTS_HEART: Step = Step {
     name: "tests-heart",
-    work: Work::cargo("test --locked --no-fail-fast -p wal -p engine -p benches -p xtask"),
+    work: Work::cargo("test --locked --no-fail-fast -p wal -p engine -p benches -p fuzz -p xtask"),
     budget_minutes: 6,
 };
 
@@ -75,7 +75,7 @@ const FUNCTIONS: Step = Step {
 
 /// Random histories against the reference model, and races of all that can happen to orders, to the
 /// floors of docs/reliability.md.
-const MODEL: Step = Step {
+pub(crate) const MODEL: Step = Step {
     name: "model",
     work: Work::cargo("test --locked --profile ci -p engine --test model_based --test lifecycle")
         .with(&[("SLUICE_CASES", "10000"), ("SLUICE_RACES", "1000000")]),
@@ -92,7 +92,7 @@ const TIME_OUTS: Step = Step {
 };
 
 /// The campaigns on the simulated disk, each to its floor.
-const CAMPAIGNS: Step = Step {
+pub(crate) const CAMPAIGNS: Step = Step {
     name: "campaigns",
     work: Work::cargo("test --locked --no-fail-fast --profile ci -p sim"),
     budget_minutes: 10,
@@ -106,7 +106,7 @@ const CAMPAIGNS_QUICK: Step = Step {
 };
 
 /// Every hand-over between threads, in every schedule within the bound.
-const LOOM: Step = Step {
+pub(crate) const LOOM: Step = Step {
     name: "loom",
     work: Work::cargo(
         "test --locked --no-fail-fast --profile ci -p loom-tests --target-dir target/loom",
@@ -114,6 +114,42 @@ const LOOM: Step = Step {
     .with(&[("RUSTFLAGS", "--cfg loom"), ("LOOM_MAX_PREEMPTIONS", "2")]),
     budget_minutes: 4,
 };
+
+/// The log's whole protocol, in drawn schedules, to the floor of docs/reliability.md.
+pub(crate) const SHUTTLE: Step = Step {
+    name: "shuttle",
+    work: Work::cargo(
+        "test --locked --no-fail-fast --profile ci -p loom-tests --target-dir target/shuttle",
+    )
+    .with(&[("RUSTFLAGS", "--cfg shuttle")]),
+    budget_minutes: 3,
+};
+
+/// The log, the engine and the one unsafe module under the address sanitizer: what is freed, out of
+/// bounds or leaked shows. The compiler takes the flag only where it is told that it may.
+pub(crate) const ASAN: Step = Step {
+    name: "asan",
+    work: Work::cargo(
+        "test --locked --no-fail-fast --profile ci -p wal -p engine -p uring --lib --bins \
+         --target x86_64-unknown-linux-gnu --target-dir target/asan",
+    )
+    .with(&[("RUSTC_BOOTSTRAP", "1"), ("RUSTFLAGS", "-Zsanitizer=address")]),
+    budget_minutes: 4,
+};
+
+/// The log and the one unsafe module under valgrind, which sees reads of what was never written.
+pub(crate) const VALGRIND: Step = Step {
+    name: "valgrind",
+    work: Work::cargo("test --locked --no-fail-fast --profile ci -p wal -p uring --lib --bins")
+        .with(&[(
+            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
+            "valgrind --quiet --error-exitcode=99",
+        )]),
+    budget_minutes: 10,
+};
+
+/// Every reader of foreign bytes, to the floor of docs/reliability.md.
+const FUZZ: Step = Step { name: "fuzz", work: Work::Call(fuzz::run), budget_minutes: 5 };
 
 /// What a reservation costs, as it is shipped.
 const INSTRUCTIONS: Step =
@@ -148,6 +184,9 @@ pub(crate) fn test() -> Vec<Step> {
         TIME_OUTS,
         CAMPAIGNS,
         LOOM,
+        SHUTTLE,
+        ASAN,
+        FUZZ,
         INSTRUCTIONS,
     ]
 }

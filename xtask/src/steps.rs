@@ -1,5 +1,6 @@
 //! Steps: commands that are run one after another, timed, and ended at the first failure.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -152,6 +153,17 @@ pub(crate) fn pass_through(arguments: &str, rest: &[String]) -> Result<(), Failu
     succeed(cargo().args(arguments.split_whitespace()).args(rest))
 }
 
+/// The same under an environment variable.
+///
+/// # Errors
+/// [`Failure::Exit`] where it failed.
+pub(crate) fn pass_through_with(
+    arguments: &str,
+    (name, value): (&str, OsString),
+) -> Result<(), Failure> {
+    succeed(cargo().args(arguments.split_whitespace()).env(name, value))
+}
+
 /// What cargo prints with `arguments`.
 ///
 /// # Errors
@@ -164,6 +176,29 @@ pub(crate) fn output(arguments: &str) -> Result<Vec<u8>, Failure> {
         source,
     })?;
     if output.status.success() { Ok(output.stdout) } else { Err(exit(&command)) }
+}
+
+/// What `command` prints as errors, which are passed on to this terminal; the rest goes there.
+///
+/// # Errors
+/// [`Failure::Exit`] where it failed.
+pub(crate) fn errors_of(command: &mut Command) -> Result<String, Failure> {
+    let failed_to_read = |source| Failure::Io { what: "read a command's output", source };
+    let mut child = command.stderr(Stdio::piped()).spawn().map_err(|source| Failure::Spawn {
+        program: command.get_program().to_string_lossy().into_owned(),
+        source,
+    })?;
+    let mut told = String::new();
+    if let Some(errors) = child.stderr.take() {
+        for line in BufReader::new(errors).split(b'\n') {
+            let line = String::from_utf8_lossy(&line.map_err(failed_to_read)?).into_owned();
+            eprintln!("{line}");
+            told.push_str(&line);
+            told.push('\n');
+        }
+    }
+    let status = child.wait().map_err(failed_to_read)?;
+    if status.success() { Ok(told) } else { Err(exit(command)) }
 }
 
 /// Runs `command` on this terminal.
@@ -185,7 +220,7 @@ fn exit(command: &Command) -> Failure {
 }
 
 /// The cargo that runs this program, so that every step uses one toolchain.
-fn cargo() -> Command {
+pub(crate) fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 

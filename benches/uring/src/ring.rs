@@ -74,3 +74,61 @@ fn write(fd: Fd, blocks: &Blocks, offset: u64, flags: u32) -> io::Result<Entry> 
     let flags = i32::try_from(flags).map_err(io::Error::other)?;
     Ok(opcode::Write::new(fd, bytes.as_ptr(), length).offset(offset).rw_flags(flags).build())
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::io::ErrorKind;
+    use std::os::unix::fs::FileExt as _;
+
+    use super::*;
+
+    /// A ring, where the kernel gives one: containers and valgrind may not.
+    fn ring() -> Option<Ring> {
+        match Ring::new() {
+            Ok(ring) => Some(ring),
+            Err(error) => {
+                let refused = [ErrorKind::PermissionDenied, ErrorKind::Unsupported];
+                let no_such_call = error.raw_os_error() == Some(38);
+                assert!(refused.contains(&error.kind()) || no_such_call, "{error}");
+                println!("no ring here: {error}");
+                None
+            }
+        }
+    }
+
+    fn blocks(fill: u8) -> Blocks {
+        let mut blocks = Blocks::new(2);
+        blocks.bytes_mut().fill(fill);
+        blocks
+    }
+
+    #[test]
+    fn what_a_ring_wrote_is_in_the_file_and_the_buffer_may_go() {
+        let Some(mut ring) = ring() else { return };
+        let file = tempfile::tempfile().unwrap();
+        for (number, fill) in [1_u8, 2, 3, 4, 5, 6, 7].into_iter().enumerate() {
+            let offset = number as u64 * 8192;
+            let written = match number % 2 {
+                0 => ring.write_then_sync(&file, &blocks(fill), offset),
+                _ => ring.write_synced(&file, &blocks(fill), offset),
+            };
+            assert_eq!(written.unwrap(), 8192);
+            let mut read = [0; 8192];
+            file.read_exact_at(&mut read, offset).unwrap();
+            assert_eq!(read, [fill; 8192]);
+        }
+    }
+
+    #[test]
+    fn an_error_of_the_kernel_is_told_and_the_ring_goes_on() {
+        let Some(mut ring) = ring() else { return };
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("read-only");
+        std::fs::write(&path, b"").unwrap();
+        let read_only = File::open(&path).unwrap();
+        assert!(ring.write_then_sync(&read_only, &blocks(1), 0).is_err());
+        let file = tempfile::tempfile().unwrap();
+        assert_eq!(ring.write_then_sync(&file, &blocks(2), 0).unwrap(), 8192);
+    }
+}

@@ -3,6 +3,7 @@
 use redis::{Cmd, Value, cmd};
 
 use super::fault::MirrorError;
+use super::layouts::Layout;
 use super::servers::Servers;
 use super::writes::Writes;
 
@@ -50,6 +51,11 @@ pub(super) struct OwnKeys {
 }
 
 impl OwnKeys {
+    /// Of a lane.
+    pub(super) fn of_lane(layout: Layout, lane: u64) -> Self {
+        Self::of((layout == Layout::Cluster).then_some(lane))
+    }
+
     /// Of the only lane, or of an activity's on a cluster.
     pub(super) fn of(activity: Option<u64>) -> Self {
         let tag = activity.map_or_else(String::new, |activity| format!(":{{{activity}}}"));

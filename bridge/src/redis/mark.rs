@@ -26,7 +26,8 @@ impl Place {
 
     /// The last record that is in Redis.
     pub(super) const fn reached(self) -> Lsn {
-        Lsn(self.lsn.0 + self.within)
+        // Redis may hold anything: a place beyond every log is refused as such, not computed.
+        Lsn(self.lsn.0.saturating_add(self.within))
     }
 }
 
@@ -44,8 +45,13 @@ impl Mark {
         Self { uuid: identity.uuid, epoch: identity.epoch, place }
     }
 
-    /// Reads what [`Mark`] writes; `None` for anything else.
+    /// Reads what [`Mark`] writes; `None` for anything else, be it another spelling of a mark.
     pub(super) fn parse(text: &str) -> Option<Self> {
+        let mark = Self::read(text)?;
+        (mark.to_string() == text).then_some(mark)
+    }
+
+    fn read(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let (uuid, epoch) = (uuid(words.next()?)?, Epoch(words.next()?.parse().ok()?));
         let place = match words.next()? {
@@ -101,9 +107,27 @@ mod tests {
         }
         assert_eq!(place.reached(), Lsn(43));
         let text = Mark::new(identity, Some(place)).to_string();
-        for wrong in ["", "1", "resync", &format!("{text} 1"), &text[1..], &text[..text.len() - 2]]
-        {
+        for wrong in [
+            "",
+            "1",
+            "resync",
+            &format!("{text} 1"),
+            &text[1..],
+            &text[..text.len() - 2],
+            &text.replace(" 3", " +3"),
+            &text.replacen("a7", "+7", 1),
+            &text.to_uppercase(),
+        ] {
             assert_eq!(Mark::parse(wrong), None, "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn a_mark_beyond_every_log_is_read_and_not_computed() {
+        let identity = LogIdentity { uuid: LogUuid([0xA7; 16]), epoch: Epoch(12) };
+        let place = Place { lsn: Lsn(u64::MAX), chain: 0, within: u64::MAX };
+        let mark = Mark::parse(&Mark::new(identity, Some(place)).to_string());
+        let reached = mark.and_then(|mark| mark.place).map(Place::reached);
+        assert_eq!(reached, Some(Lsn(u64::MAX)));
     }
 }

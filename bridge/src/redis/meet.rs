@@ -8,12 +8,13 @@
 
 use std::collections::BTreeMap;
 
+use engine::core::ids::ActivityId;
 use redis::cmd;
-use wal::Lsn;
+use wal::{LogIdentity, Lsn};
 
 use super::fault::MirrorError;
 use super::layouts::{Known, Layout};
-use super::library;
+use super::library::{self, OwnKeys};
 use super::mark::{Mark, Place};
 use super::nodes::{Address, Nodes};
 use super::present::Present;
@@ -22,7 +23,7 @@ use super::servers::Servers;
 use super::sink::{Bounds, Lane, Mirror, ONLY_LANE};
 use super::writes::Writes;
 use crate::cursor::{self, Standing, Verdict};
-use crate::tail::{Batch, EventSource as _, SeekError};
+use crate::tail::{Batch, EventSource, SeekError};
 
 impl<'h, H: Present> Mirror<'h, H> {
     /// Meets the Redis at `url`: [`Mirror::meet_on`].
@@ -44,11 +45,69 @@ impl<'h, H: Present> Mirror<'h, H> {
         layout: Layout,
         bounds: Bounds,
     ) -> Result<Self, MirrorError> {
-        let nodes = match layout {
-            Layout::Cluster => Nodes::cluster(address).await?,
-            _ => Nodes::one(address).await?,
-        };
-        Self::meet_on(host, nodes, layout, bounds).await
+        Self::meet_on(host, connect(address, layout).await?, layout, bounds).await
+    }
+}
+
+async fn connect(address: &Address, layout: Layout) -> Result<Nodes, MirrorError> {
+    match layout {
+        Layout::Cluster => Nodes::cluster(address).await,
+        _ => Nodes::one(address).await,
+    }
+}
+
+/// The lanes of a layout.
+fn lanes(layout: Layout, activities: &[ActivityId]) -> Vec<u64> {
+    match layout {
+        Layout::Cluster => activities.iter().map(|id| id.get()).collect(),
+        _ => vec![ONLY_LANE],
+    }
+}
+
+/// Reads and judges the cursors in the Redis at `url`, and changes nothing there.
+///
+/// # Errors
+/// Where Redis and the log `ours` don't belong together, or one of them does not answer.
+pub(crate) async fn look(
+    (url, layout): (&str, Layout),
+    ours: LogIdentity,
+    source: &mut impl EventSource,
+    activities: &[ActivityId],
+) -> Result<(), MirrorError> {
+    let nodes = connect(&Address::at(url)?, layout).await?;
+    for lane in lanes(layout, activities) {
+        find(&nodes, (layout, lane), ours, source).await?;
+    }
+    Ok(())
+}
+
+/// The cursor of a lane, judged; `None` where there is none that the log can be followed from.
+async fn find(
+    nodes: &impl Servers,
+    (layout, lane): (Layout, u64),
+    ours: LogIdentity,
+    source: &mut impl EventSource,
+) -> Result<Option<(String, Mark)>, MirrorError> {
+    let keys = OwnKeys::of_lane(layout, lane);
+    let answer = nodes.ask(nodes.index(lane), cmd("GET").arg(&keys.cursor)).await;
+    let text: Option<String> = match answer {
+        Ok(text) => text,
+        // A key of another type: somebody's tampering, and no cursor.
+        Err(MirrorError::Redis(error)) if error.code() == Some("WRONGTYPE") => None,
+        Err(error) => return Err(error),
+    };
+    let Some((text, mark)) = text.and_then(|text| Mark::parse(&text).map(|it| (text, it))) else {
+        return Ok(None);
+    };
+    let judged = mark.cursor();
+    let place = cursor::Place::of(source.seek(judged.lsn))?;
+    let standing = Standing { cursor: Some(judged), filling: None };
+    match cursor::judge(&standing, ours, place) {
+        Verdict::Fork(fork) => Err(fork.into()),
+        // Too old to be caught up.
+        Verdict::Fill => Ok(None),
+        Verdict::Resume { .. } if mark.place.is_none() => Ok(None),
+        Verdict::Resume { .. } => Ok(Some((text, mark))),
     }
 }
 
@@ -80,14 +139,15 @@ impl<'h, H: Present, S: Servers> Mirror<'h, H, S> {
             scrub: super::scrub::Scrub::default(),
             resyncs: 0,
         };
-        let lanes: Vec<u64> = match layout {
-            Layout::Cluster => host.activities().iter().map(|id| id.get()).collect(),
-            _ => vec![ONLY_LANE],
+        let activities = match layout {
+            Layout::Cluster => host.activities(),
+            _ => Vec::new(),
         };
         let mut astray = Vec::new();
         let mut found = Vec::new();
-        for lane in lanes {
-            match mirror.find(lane).await? {
+        for lane in lanes(layout, &activities) {
+            let Self { nodes, identity, source, .. } = &mut mirror;
+            match find(nodes, (layout, lane), *identity, source).await? {
                 Some((text, mark)) => found.push((lane, text, mark)),
                 None => astray.push(lane),
             }
@@ -104,32 +164,6 @@ impl<'h, H: Present, S: Servers> Mirror<'h, H, S> {
             mirror.resyncs += 1;
         }
         Ok(mirror)
-    }
-
-    /// The cursor of a lane, judged; `None` where there is none that the log can be followed from.
-    async fn find(&mut self, lane: u64) -> Result<Option<(String, Mark)>, MirrorError> {
-        let keys = self.own_keys(lane);
-        let answer = self.nodes.ask(self.nodes.index(lane), cmd("GET").arg(&keys.cursor)).await;
-        let text: Option<String> = match answer {
-            Ok(text) => text,
-            // A key of another type: somebody's tampering, and no cursor.
-            Err(MirrorError::Redis(error)) if error.code() == Some("WRONGTYPE") => None,
-            Err(error) => return Err(error),
-        };
-        let Some((text, mark)) = text.and_then(|text| Mark::parse(&text).map(|it| (text, it)))
-        else {
-            return Ok(None);
-        };
-        let judged = mark.cursor();
-        let place = cursor::Place::of(self.source.seek(judged.lsn))?;
-        let standing = Standing { cursor: Some(judged), filling: None };
-        match cursor::judge(&standing, self.identity, place) {
-            Verdict::Fork(fork) => Err(fork.into()),
-            // Too old to be caught up.
-            Verdict::Fill => Ok(None),
-            Verdict::Resume { .. } if mark.place.is_none() => Ok(None),
-            Verdict::Resume { .. } => Ok(Some((text, mark))),
-        }
     }
 
     /// Writes this server's epoch into a cursor, and reads what is known at it; whether that can be

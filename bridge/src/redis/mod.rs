@@ -39,6 +39,7 @@ pub mod writes;
 
 pub use confirm::Confirmed;
 pub use fault::MirrorError;
+pub(crate) use meet::look;
 pub(crate) use nodes::Address;
 pub use nodes::Nodes;
 pub use present::Present;

@@ -147,7 +147,7 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
     }
 
     pub(super) fn own_keys(&self, lane: u64) -> OwnKeys {
-        OwnKeys::of((self.layout == Layout::Cluster).then_some(lane))
+        OwnKeys::of_lane(self.layout, lane)
     }
 
     pub(super) fn lane_of(&self, event: &Event<'_>) -> Option<u64> {

@@ -6,12 +6,14 @@
 use sqlx::mysql::MySqlConnectOptions;
 use sqlx::sqlite::SqliteConnectOptions;
 
+use super::look;
 use super::mysql::{self, MySqlStore, MySqlTransaction};
 use super::schema::{self, SchemaError};
 use super::split::Split;
 use super::sqlite::{self, SqliteStore, SqliteTransaction};
 use super::sqlite_direct::{DirectStore, DirectTransaction};
 use super::store::{Lookup, Record, Rows, Store, StoreError, Transaction, Value};
+use crate::cursor::Standing;
 
 /// A database URL that can't be used.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +82,18 @@ impl Database {
         match self {
             Self::Sqlite(options) => DatabaseStore::Sqlite(SqliteStore::new(options.clone())),
             Self::MySql(options) => DatabaseStore::MySql(MySqlStore::new(options.clone())),
+        }
+    }
+
+    /// Where the database says that it stands. Nothing is changed, and nothing made that is not
+    /// there.
+    ///
+    /// # Errors
+    /// Where it does not answer, or is somebody else's.
+    pub async fn look(&self) -> Result<Standing, SchemaError> {
+        match self {
+            Self::Sqlite(options) => look::sqlite(options).await,
+            Self::MySql(options) => look::mysql(options).await,
         }
     }
 

@@ -28,6 +28,7 @@ mod fault;
 pub mod fill;
 mod flows;
 mod fold;
+mod look;
 pub(crate) mod mend;
 pub mod money_list;
 pub mod mysql;

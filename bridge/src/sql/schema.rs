@@ -156,17 +156,21 @@ fn migration_advice(error: &MigrateError) -> &'static str {
     }
 }
 
-async fn refuse_foreign_tables(connection: &mut SqliteConnection) -> Result<(), SchemaError> {
+/// Whether the database is Sluice's already; empty is not yet.
+pub(super) async fn refuse_foreign_tables(
+    connection: &mut SqliteConnection,
+) -> Result<bool, SchemaError> {
     let found: Vec<String> = sqlx::query_scalar(
         "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') \
          AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
     )
     .fetch_all(connection)
     .await?;
-    refuse_foreign(found).map(|_| ())
+    refuse_foreign(found)
 }
 
-async fn refuse_foreign_tables_mysql(
+/// The same of a server's database.
+pub(super) async fn refuse_foreign_tables_mysql(
     connection: &mut MySqlConnection,
 ) -> Result<bool, SchemaError> {
     let found: Vec<String> = sqlx::query_scalar(
@@ -178,7 +182,6 @@ async fn refuse_foreign_tables_mysql(
     refuse_foreign(found)
 }
 
-/// Whether the database is Sluice's already; empty is not yet.
 fn refuse_foreign(found: Vec<String>) -> Result<bool, SchemaError> {
     let found = BTreeSet::from_iter(found);
     // Without the migrator's table even a `users` is somebody else's.

@@ -19,6 +19,7 @@ pub(crate) mod payments;
 pub(crate) mod pending;
 pub(crate) mod present;
 pub(crate) mod purchase;
+pub(crate) mod recovered;
 pub(crate) mod refunds;
 pub(crate) mod repair;
 pub(crate) mod replay;

@@ -18,12 +18,11 @@ use super::clock::{BEHIND_MS_MAX, Clock, Clocks, TimeSource};
 use super::controls::Controls;
 use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
-use super::handle::Handle;
 use super::owner::Owner;
+use super::recovered::Recovered;
 use super::replay::Replayed;
 use super::sinks::Ordered;
-use super::snapshots::{House, Housekeeper, OnSnapshot, SNAPSHOT_AFTER_BYTES, load};
-use super::timer::Timer;
+use super::snapshots::{House, OnSnapshot, SNAPSHOT_AFTER_BYTES, load};
 use crate::core::ids::OrderPrefix;
 use crate::core::limits::{SHARDS_DEFAULT, SHARDS_MAX};
 use crate::core::request::RequestHasher;
@@ -190,9 +189,7 @@ impl Engine {
     /// # Errors
     /// [`OpenError`]; nothing on disk has changed.
     pub fn open(options: EngineOptions) -> Result<(Self, OpenReport), OpenError> {
-        let device = PosixDevice::new(&options.data_dir).with_appends(options.appends);
-        let device = Arc::new(device);
-        Self::open_on(device, options)
+        Self::recover(options)?.finish()
     }
 
     /// Opens the engine of a device: what simulations do.
@@ -203,6 +200,19 @@ impl Engine {
         device: Arc<dyn Device>,
         options: EngineOptions,
     ) -> Result<(Self, OpenReport), OpenError> {
+        Self::recover_on(device, options)?.finish()
+    }
+
+    /// Reads the log of a directory, formatting one that is empty, and writes nothing yet.
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing on disk has changed.
+    pub fn recover(options: EngineOptions) -> Result<Recovered, OpenError> {
+        let device = PosixDevice::new(&options.data_dir).with_appends(options.appends);
+        Self::recover_on(Arc::new(device), options)
+    }
+
+    fn recover_on(device: Arc<dyn Device>, options: EngineOptions) -> Result<Recovered, OpenError> {
         check_format(&options)?;
         let order_prefix = options.order_prefix;
         let request_hash_key = match options.request_hash_key {
@@ -232,35 +242,21 @@ impl Engine {
         let mut replayed =
             begin(&mut opening, || Replayed::new(format.shard_count, &owner, table_seed, ()))?;
         let judged = opening.replay_into(&mut replayed)?;
-        let clocks = Clocks::of(options.time.clone());
+        let clocks = Clocks::of(options.time);
         let (opened_ms, last_ms) = (clocks.wall_ms(), replayed.last_ms);
         if opened_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {
             return Err(OpenError::Clock { wall_ms: opened_ms, last_ms });
         }
-        let (log, report) = judged.finish()?;
-        let report = OpenReport {
-            log: report,
-            records: replayed.records,
-            activities: replayed.shards.iter().map(|shard| shard.activities().count() as u64).sum(),
-        };
-        // Looked at anew: to finish took its time, and a clock that starts a second behind needs
-        // half an hour to catch up.
-        let clock = Clock::start(clocks, last_ms);
-        log.set_retention_limits(options.retention);
-        for (name, class) in &options.sinks {
-            log.register_sink(name, *class)?;
-        }
-        let house = House::new(options.snapshot_after_bytes, options.on_snapshot);
-        let inner = Arc::new(Inner::new(log, replayed, owner, clock, house));
-        let engine = Self { inner, handle: Handle::default() };
-        engine.confirm_announced();
-        if options.threads {
-            let threads = engine.inner.log.start().map_err(OpenError::Thread)?;
-            *engine.inner.threads.lock() = Some(threads);
-            *engine.inner.timer.lock() = Some(Timer::start(&engine)?);
-            *engine.inner.housekeeper.lock() = Some(Housekeeper::start(&engine)?);
-        }
-        Ok((engine, report))
+        Ok(Recovered {
+            judged,
+            replayed,
+            owner,
+            clocks,
+            retention: options.retention,
+            sinks: options.sinks,
+            house: House::new(options.snapshot_after_bytes, options.on_snapshot),
+            threads: options.threads,
+        })
     }
 
     /// Ends the engine: what was decided is made durable, and the log says that it ended cleanly.
@@ -281,7 +277,13 @@ impl Engine {
 }
 
 impl Inner {
-    fn new(log: Log, replayed: Replayed<()>, owner: Owner, clock: Clock, house: House) -> Self {
+    pub(super) fn new(
+        log: Log,
+        replayed: Replayed<()>,
+        owner: Owner,
+        clock: Clock,
+        house: House,
+    ) -> Self {
         let ordered = Ordered::new(log.format().shard_count, &replayed.control);
         let controls = Controls::new(&replayed.control, clock.now_ms());
         let shard = |shard| CachePadded::new(Mutex::new(shard));

@@ -19,7 +19,7 @@ use engine::core::side::RefundStatus;
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::op::{BEGIN_MS, Op, Step, Terms};
+use super::op::{BEGIN_MS, Op, Step, Terms};
 
 const ACTOR: Actor<'static> = Actor { name: "operator", request_id: "req-1" };
 
@@ -537,7 +537,7 @@ impl History {
         }
         prop_assert_eq!(digest(&replayed), digest(&self.shard));
         // Holds the digest of what comes back against the original's.
-        crate::support::reloaded(&self.shard, 3);
+        super::support::reloaded(&self.shard, 3);
         for (id, activity) in self.shard.activities() {
             prop_assert_eq!(activity.audit(), Ok(()));
             let again = replayed.activity(id).unwrap();

@@ -20,8 +20,15 @@ const BEGIN_MS: u64 = 60_000;
 /// How far the clock goes from one call to the next.
 const TICK_MS: u64 = 10;
 
+/// The first ids of each kind: small ones, and those at the bounds. More follow densely.
 const ACTIVITIES: [u64; 3] = [30_001, 7, 9_007_199_254_740_991];
 const USERS: [u64; 4] = [1, 2, 1_000_000, 9_007_199_254_740_991];
+
+/// As many as leave most of a history's steps to what comes after they are on sale.
+const ACTIVITIES_MANY: usize = 20;
+
+/// So many that most of them call once.
+const USERS_MANY: usize = 300;
 
 /// What is no number of any argument, and numbers at the bounds.
 const HOSTILE: &[&[u8]] = &[
@@ -136,8 +143,8 @@ pub struct Step {
 pub fn make(seed: u64) -> (Shape, Vec<Step>) {
     let mut random = Random(seed);
     let mut shape = Shape {
-        activities: *random.pick(&[1, 1, 2, 3]),
-        users: *random.pick(&[1, 2, 4]),
+        activities: *random.pick(&[1, 1, 1, 2, 2, 3, 3, ACTIVITIES_MANY]),
+        users: *random.pick(&[1, 1, 2, 2, 4, 4, USERS_MANY]),
         requests: *random.pick(&[4, 12, 1000]),
         hostile_in: *random.pick(&[6, 20, 1000]),
         churn: random.one_in(5),
@@ -157,13 +164,13 @@ pub fn call(shape: &Shape, step: Step, base_ms: u64, reservations: &[(Vec<u8>, u
     let random = &mut random;
     let index = random.below(shape.activities as u64);
     let index = usize::try_from(index).unwrap();
-    let mut activity = decimal(random, ACTIVITIES[index]);
+    let mut activity = decimal(random, id(&ACTIVITIES, index));
     let opening = 2 * shape.activities as u64;
     let (name, mut arguments) = match random.below(100) {
         // The first steps put the activities on sale.
         _ if step.at < opening => {
             let index = usize::try_from(step.at / 2).unwrap();
-            activity = ACTIVITIES[index].to_string().into_bytes();
+            activity = id(&ACTIVITIES, index).to_string().into_bytes();
             match step.at % 2 {
                 0 => ("sluice_warm", definition(random, index, base_ms)),
                 _ => ("sluice_publish", vec![]),
@@ -202,8 +209,13 @@ pub fn call(shape: &Shape, step: Step, base_ms: u64, reservations: &[(Vec<u8>, u
     Call::new(name, &activity, &arguments)
 }
 
+/// The id of that index, whose kind begins with `first`.
+fn id(first: &[u64], index: usize) -> u64 {
+    first.get(index).copied().unwrap_or(40_000 + index as u64)
+}
+
 fn definition(random: &mut Random, index: usize, base_ms: u64) -> Vec<Vec<u8>> {
-    let (start_ms, end_ms) = WINDOWS_MS[index];
+    let (start_ms, end_ms) = WINDOWS_MS[index % WINDOWS_MS.len()];
     let numbers = [
         20_001,
         *random.pick(&[0, 9900, 9900, 4_503_599_627_370_496]),
@@ -222,7 +234,8 @@ fn operation(random: &mut Random) -> Vec<Vec<u8>> {
 }
 
 fn purchase(random: &mut Random, shape: &Shape) -> Vec<Vec<u8>> {
-    let user = *random.pick(&USERS[..shape.users]);
+    let user = random.below(shape.users as u64);
+    let user = id(&USERS, usize::try_from(user).unwrap());
     let request_id = match random.one_in(12) {
         true => random.pick(TEXTS).to_vec(),
         false => format!("r-{}", random.below(shape.requests)).into_bytes(),

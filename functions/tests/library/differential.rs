@@ -3,7 +3,7 @@
 //! `SLUICE_CALLS` says how many calls; a full run makes 100,000. A failing history is shrunk to
 //! the calls that matter and printed with its seed; `SLUICE_SEED` runs that one again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use engine::core::ids::OrderPrefix;
@@ -17,6 +17,8 @@ use functions::kit::valkey::Valkey;
 
 /// In plain `cargo test`.
 const CALLS_DEFAULT: u64 = 20_000;
+/// From here on each answer must have been met; with fewer calls chance leaves the rarest out.
+const CALLS_TO_MEET_ALL: u64 = 100_000;
 
 /// What a run must lead to: a generator that never leads there tests nothing there.
 const MUST_BE_SEEN: &[&str] = &[
@@ -78,11 +80,29 @@ fn the_library_answers_as_the_engine_and_leaves_the_keys_of_its_state() {
         run_one(&mut server, seeds.draw(), &mut seen);
     }
     println!("{seen:#?}");
-    if calls >= CALLS_DEFAULT {
+    if calls >= CALLS_TO_MEET_ALL {
         for name in MUST_BE_SEEN {
             assert!(seen.contains_key(*name), "no history met {name}");
         }
     }
+}
+
+#[test]
+fn histories_are_of_few_and_of_many() {
+    let of = |seed| {
+        let (shape, steps) = history::make(seed);
+        let calls: Vec<_> = steps.iter().map(|step| history::call(&shape, *step, 0, &[])).collect();
+        let number = |word: &[u8]| std::str::from_utf8(word).ok()?.parse::<u64>().ok();
+        let activities: BTreeSet<_> =
+            calls.iter().filter_map(|call| number(&call.activity)).collect();
+        let purchases = calls.iter().filter(|call| call.name == "sluice_reserve");
+        let users: BTreeSet<_> =
+            purchases.filter_map(|call| number(call.arguments.first()?)).collect();
+        (activities.len(), users.len())
+    };
+    let seen: Vec<_> = (0..100).map(of).collect();
+    assert!(seen.iter().any(|(activities, users)| *activities >= 20 && *users >= 50), "{seen:?}");
+    assert!(seen.iter().any(|(activities, users)| *activities <= 3 && *users <= 4), "{seen:?}");
 }
 
 #[test]

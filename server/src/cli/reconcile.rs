@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::admin::Server;
+use super::progress::Bar;
 use super::{EXIT_OK, EXIT_USAGE};
 
 /// Differences were found, and not mended.
@@ -26,7 +27,11 @@ pub(crate) struct Args {
 /// Runs `sluice reconcile`.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let asked = json!({"repair": args.repair && !args.dry_run});
-    let report = match args.server.post("/api/admin/reconcile", &asked) {
+    // The server says nothing before it is done.
+    let bar = Bar::of_steps("comparing engine, SQL and Redis");
+    let answer = args.server.post("/api/admin/reconcile", &asked);
+    drop(bar);
+    let report = match answer {
         Ok(report) => report,
         Err(error) => {
             eprintln!("sluice reconcile: {error}");

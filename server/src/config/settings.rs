@@ -99,6 +99,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     Setting { key: "canary.limits", default: None, secret: false, reloadable: true },
     fixed("resp.loops", Some("0")),
     fixed("resp.connections_max", Some("16384")),
+    fixed("resp.request_timeout", Some("10s")),
     fixed("resp.write_timeout", Some("10s")),
     Setting { key: "resp.users", default: None, secret: true, reloadable: false },
     fixed("resp.users_file", None),
@@ -189,6 +190,9 @@ pub(crate) struct Resp {
     pub(crate) loops: usize,
     /// Connections held at once; more are turned away.
     pub(crate) connections_max: usize,
+    /// From the first byte of a request to its last.
+    #[serde(deserialize_with = "duration_text")]
+    pub(crate) request_timeout: Duration,
     /// Without the client taking a byte of its answers.
     #[serde(deserialize_with = "duration_text")]
     pub(crate) write_timeout: Duration,

@@ -91,7 +91,7 @@ async fn envelope(
     let trace = continued(request.headers());
     let id_header = id.header();
     request.extensions_mut().insert(id);
-    let admitted = one_host(&request).and_then(|()| secure(&shared, path.as_ref(), &request));
+    let admitted = unambiguous(&request).and_then(|()| secure(&shared, path.as_ref(), &request));
     let mut response = match admitted {
         Ok(()) => next.run(request).await,
         Err(code) => Problem::from(code).into_response(),
@@ -105,10 +105,18 @@ async fn envelope(
     response
 }
 
-/// Refuses a request for two hosts: which of them a proxy has looked at is unknowable.
-fn one_host(request: &Request) -> Result<(), Code> {
-    let hosts = request.headers().get_all(header::HOST).iter().count();
-    if hosts > 1 { Err(Code::InvalidRequest) } else { Ok(()) }
+/// Refuses a request that a proxy may have read in another way: one for two hosts, or with a body
+/// in any coding but `chunked`, once.
+fn unambiguous(request: &Request) -> Result<(), Code> {
+    let headers = request.headers();
+    let hosts = headers.get_all(header::HOST).iter().count();
+    let mut codings = headers.get_all(header::TRANSFER_ENCODING).iter();
+    let is_plain = match (codings.next(), codings.next()) {
+        (None, _) => true,
+        (Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
+        _ => false,
+    };
+    if hosts > 1 || !is_plain { Err(Code::InvalidRequest) } else { Ok(()) }
 }
 
 /// Refuses an API call that did not come over TLS, where that is asked for. Probes of the machine

@@ -13,7 +13,7 @@ use mio::net::TcpStream;
 use super::request::REQUEST_BYTES_MAX;
 use super::session::Session;
 
-/// A buffer larger than this is let go of once it is empty.
+/// A buffer larger than this is let go of once less than half of it is used.
 const KEPT_BYTES_MAX: usize = 4 * 1024;
 
 /// A connection of a loop.
@@ -34,6 +34,10 @@ pub(super) struct Connection {
     pub(super) is_over: bool,
     /// Until then it may stand still: its peer does not read, or takes leave.
     pub(super) patience: Option<Instant>,
+    /// [`Connection::rest`] is a part of a request, which may become whole until then.
+    pub(super) request_due: Option<Instant>,
+    /// It is among those that the loop tends.
+    pub(super) is_tended: bool,
     /// All was said; what it still sends is read away.
     pub(super) is_lingering: bool,
 }
@@ -73,6 +77,8 @@ impl Connection {
             is_closing: false,
             is_over: false,
             patience: None,
+            request_due: None,
+            is_tended: false,
             is_lingering: false,
         }
     }
@@ -126,10 +132,23 @@ impl Connection {
     /// Keeps what was read behind the last whole request.
     pub(super) fn keep(&mut self, rest: &[u8]) {
         self.rest.clear();
-        if rest.is_empty() && self.rest.capacity() > KEPT_BYTES_MAX {
+        if self.rest.capacity() > KEPT_BYTES_MAX.max(2 * rest.len()) {
             self.rest = Vec::new();
         }
+        // No more than that: thousands of peers may each send a part and wait.
+        self.rest.reserve_exact(rest.len());
         self.rest.extend_from_slice(rest);
+    }
+
+    /// Bytes of a request that is not whole yet.
+    pub(super) const fn part_bytes(&self) -> usize {
+        if self.request_due.is_some() { self.rest.len() } else { 0 }
+    }
+
+    /// When it is to be closed, if nothing happens before. A peer that does not read is not read
+    /// from either: its request can't become whole.
+    pub(super) fn due(&self) -> Option<Instant> {
+        if self.is_behind() { self.patience } else { self.patience.or(self.request_due) }
     }
 
     /// Sends what the socket takes.
@@ -155,6 +174,7 @@ impl Connection {
     pub(super) fn take_leave(&mut self) {
         self.is_lingering = true;
         self.rest = Vec::new();
+        self.request_due = None;
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 }

@@ -13,6 +13,8 @@
 //! A connection that ends says so first and reads away what still comes: closed at once, the
 //! kernel would reset it and take the last answer back.
 
+mod tend;
+
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -59,10 +61,6 @@ const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Between two looks at connections that stand still.
 const TEND_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Bytes that connections which do not read may hold, together, before the next that stands still
-/// is closed.
-const STALLED_BYTES_MAX: usize = 64 << 20;
-
 /// A peer that vanished is found out after this, as Redis does.
 const KEEPALIVE: Duration = Duration::from_secs(300);
 
@@ -76,8 +74,12 @@ pub(super) struct EventLoop {
     accepts_from: Option<Instant>,
     connections: Connections,
     queue: VecDeque<usize>,
-    /// Connections that stand still.
+    /// Connections that stand still, or have sent a part of a request.
     tended: Vec<usize>,
+    /// Bytes of requests that are not whole yet.
+    part_bytes: usize,
+    /// When those are looked at next.
+    tends_from: Instant,
     engine: Option<Engine>,
     turn: Turn,
     parser: Parser,
@@ -107,6 +109,8 @@ impl EventLoop {
             connections: Connections::default(),
             queue: VecDeque::new(),
             tended: Vec::new(),
+            part_bytes: 0,
+            tends_from: Instant::now(),
             engine: None,
             turn: Turn::default(),
             parser: Parser::new(),
@@ -275,8 +279,9 @@ impl EventLoop {
                 &self.input[..filled],
             );
             again |= self.turn.is_full() && used < filled;
-            connection.keep(&self.input[used..filled]);
+            self.keep(index, used..filled, again);
         }
+        let Some(connection) = self.connections.slab.get_mut(index) else { return };
         // One that ends does so when the answers of this turn are sent.
         let is_ending = connection.session.is_ending && !connection.is_lingering;
         if connection.is_over || is_ending || self.ends_at.is_some() {
@@ -303,62 +308,15 @@ impl EventLoop {
         if is_over {
             self.remove(index);
         } else if takes_leave || is_idle && !connection.is_lingering {
+            self.part_bytes -= connection.part_bytes();
             connection.take_leave();
             connection.patience = Some(Instant::now() + LEAVE_TIMEOUT);
-            self.tended.push(index);
+            self.tend_to(index);
             self.enqueue(index);
         } else if was_behind && !connection.is_lingering {
             self.enqueue(index);
         }
         self.connections.give_back(output);
-    }
-
-    /// The peer does not read: it has a while, and a part of our memory.
-    fn stand_still(&mut self, index: usize) {
-        let bytes = |index: &usize| self.connections.slab.get(*index).map_or(0, Connection::bytes);
-        let stalled: usize = self.tended.iter().map(bytes).sum();
-        let write_timeout = self.port.write_timeout;
-        let Some(connection) = self.connections.slab.get_mut(index) else { return };
-        if stalled + connection.bytes() > STALLED_BYTES_MAX {
-            return self.remove(index);
-        }
-        if connection.patience.is_none() {
-            connection.patience = Some(Instant::now() + write_timeout);
-            if !self.tended.contains(&index) {
-                self.tended.push(index);
-            }
-        }
-    }
-
-    fn remove(&mut self, index: usize) {
-        if let Some(mut connection) = self.connections.slab.try_remove(index) {
-            // Closing the socket does the same.
-            let _ = self.poll.registry().deregister(connection.stream());
-            self.port.counts.open.fetch_sub(1, Ordering::Relaxed);
-            self.tended.retain(|tended| *tended != index);
-        }
-    }
-
-    /// Closes connections whose patience has ended, and seals an idle log.
-    fn tend(&mut self) {
-        if self.tended.is_empty() && self.seal_at.is_none() {
-            return;
-        }
-        let now = Instant::now();
-        let patience = |connections: &Connections, index: usize| {
-            connections.slab.get(index).and_then(|connection| connection.patience)
-        };
-        let is_late =
-            |index: &usize| patience(&self.connections, *index).is_some_and(|it| it < now);
-        let late: Vec<usize> = self.tended.iter().copied().filter(is_late).collect();
-        late.into_iter().for_each(|index| self.remove(index));
-        let connections = &self.connections;
-        self.tended.retain(|index| patience(connections, *index).is_some());
-        if self.seal_at.is_some_and(|seal_at| seal_at <= now) {
-            self.seal_at = None;
-            // A log that has failed ends the process by itself.
-            let _ = self.engine.as_ref().map(Engine::seal_idle);
-        }
     }
 
     /// Accepts nobody any more, reads once more what has come, and takes leave.

@@ -2,6 +2,7 @@
 //! under the same id.
 #![allow(dead_code, reason = "each test binary uses its own part of the front")]
 
+use std::cell::RefCell;
 use std::net::SocketAddr;
 use std::sync::RwLock;
 use std::time::{Duration, Instant};
@@ -28,6 +29,53 @@ pub(crate) struct Front {
 struct Places {
     http: SocketAddr,
     resp: SocketAddr,
+}
+
+/// The connections of a client, which is a thread: most of its requests need no new one.
+#[derive(Default)]
+struct Kept {
+    http: Option<(SocketAddr, Connection)>,
+    resp: Option<(SocketAddr, Client)>,
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+impl Kept {
+    /// One request over HTTP; `None` leaves its outcome unknown.
+    fn call(
+        &mut self,
+        address: SocketAddr,
+        call: (&str, &str),
+        token: &str,
+        body: Option<&Value>,
+    ) -> Option<Answer> {
+        let kept = self.http.take().filter(|kept| kept.0 == address);
+        let mut connection = kept.map_or_else(|| Connection::new(address), |kept| kept.1);
+        let answer = connection.call(call, token, body).ok()?;
+        self.http = Some((address, connection));
+        Some(answer)
+    }
+
+    /// The same over the Redis port.
+    fn say(&mut self, address: SocketAddr, line: &str) -> Option<Reply> {
+        let mut client = match self.resp.take().filter(|kept| kept.0 == address) {
+            Some((_, client)) => client,
+            None => Client::try_to(address).ok()?,
+        };
+        client.send(resp::request(&line.split(' ').collect::<Vec<_>>()));
+        let reply = client.reply()?;
+        self.resp = Some((address, client));
+        Some(reply)
+    }
+}
+
+/// A way to the server.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Port {
+    Http,
+    Resp,
 }
 
 /// What a buyer was told.
@@ -64,8 +112,8 @@ impl Front {
     pub(crate) fn call(&self, call: (&str, &str), user: u64, body: Option<&Value>) -> Answer {
         let token = token(user, "user");
         self.until_final(call.1, |places| {
-            let answer = Connection::new(places.http).call(call, &token, body);
-            answer.ok().filter(|answer| answer.status != 503)
+            let answer = KEPT.with_borrow_mut(|kept| kept.call(places.http, call, &token, body));
+            answer.filter(|answer| answer.status != 503)
         })
     }
 
@@ -82,6 +130,21 @@ impl Front {
             }
             409 => Purchase::Refused { code: text("code") },
             _ => panic!("{answer:?}"),
+        }
+    }
+
+    /// Buys a unit over the Redis port.
+    pub(crate) fn buy_over_resp(&self, activity: u64, user: u64, request_id: &str) -> Purchase {
+        let line = format!("FCALL sluice_reserve 1 {activity} {user} {request_id} 1");
+        let Reply::Array(items) = self.say(&line) else { panic!("{line}: no purchase") };
+        match &items[..] {
+            [Reply::Integer(1 | 2), Reply::Integer(id), Reply::Bulk(order_no), _] => {
+                let id = u64::try_from(*id).unwrap();
+                Purchase::Accepted { id, order_no: order_no.clone() }
+            }
+            [Reply::Integer(0), ..] => Purchase::Refused { code: "sold_out".to_owned() },
+            [Reply::Integer(-2), ..] => Purchase::Refused { code: "limit_reached".to_owned() },
+            _ => panic!("{line}: {items:?}"),
         }
     }
 
@@ -116,15 +179,26 @@ impl Front {
 
     /// Pays, always by the same payment; the code of the contract.
     pub(crate) fn pay(&self, activity: u64, id: u64) -> i64 {
-        let line = format!("FCALL sluice_confirm 1 {activity} {id} pay-{id}");
-        self.until_final(&line, |places| {
-            let mut client = Client::try_to(places.resp).ok()?;
-            client.send(resp::request(&line.split(' ').collect::<Vec<_>>()));
-            match client.reply()? {
-                Reply::Integer(code) => Some(code),
-                Reply::Error(_) => None,
-                other => panic!("{line}: {other:?}"),
-            }
+        self.code(&format!("FCALL sluice_confirm 1 {activity} {id} pay-{id}"))
+    }
+
+    /// Gives an unpaid one back over the Redis port; the code of the contract.
+    pub(crate) fn restore(&self, activity: u64, id: u64) -> i64 {
+        self.code(&format!("FCALL sluice_restore 1 {activity} {id}"))
+    }
+
+    fn code(&self, line: &str) -> i64 {
+        match self.say(line) {
+            Reply::Integer(code) => code,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    /// A command over the Redis port.
+    fn say(&self, line: &str) -> Reply {
+        self.until_final(line, |places| {
+            let reply = KEPT.with_borrow_mut(|kept| kept.say(places.resp, line));
+            reply.filter(|reply| !matches!(reply, Reply::Error(_)))
         })
     }
 }

@@ -120,7 +120,14 @@ impl Server {
     }
 
     /// The server that `command` starts on `data_dir`, ready.
-    pub(crate) fn of(mut command: Command, data_dir: &Path) -> Self {
+    pub(crate) fn of(command: Command, data_dir: &Path) -> Self {
+        let mut server = Self::listening(command, data_dir);
+        server.line_with("ready");
+        server
+    }
+
+    /// The same as soon as it listens: it is still reading its log.
+    pub(crate) fn listening(mut command: Command, data_dir: &Path) -> Self {
         // Small segments: a test writes little, and they are filled with zeros ahead.
         if command.get_envs().all(|(name, _)| name != "SLUICE_FORMAT__SEGMENT_BYTES") {
             command.env("SLUICE_FORMAT__SEGMENT_BYTES", "4194304");
@@ -144,7 +151,6 @@ impl Server {
             let address = announced.trim_start_matches("listening on redis://").parse();
             server.resp = Some(address.unwrap());
         }
-        server.line_with("ready");
         server
     }
 

@@ -83,7 +83,9 @@ impl Client {
     /// The next reply; `None` where the server closed the connection instead.
     pub(crate) fn reply(&mut self) -> Option<Reply> {
         let mut line = String::new();
-        if self.stream.read_line(&mut line).ok()? == 0 {
+        self.stream.read_line(&mut line).ok()?;
+        // A server that was killed may have sent a part of it.
+        if !line.ends_with('\n') {
             return None;
         }
         let line = line.strip_suffix("\r\n").unwrap_or_else(|| panic!("{line:?}"));

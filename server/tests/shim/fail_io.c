@@ -8,9 +8,13 @@
  *   FAIL_IO_DIR      the data directory, absolute
  *   FAIL_IO_AT       which operation fails, from 1
  *   FAIL_IO_ERRNO    with which error
- *   FAIL_IO_OPS      which operations count: letters of "wsor" (write, sync, open, rename)
+ *   FAIL_IO_OPS      which operations count: letters of "wsocr" (write, sync, open, open that makes
+ *                    the file, rename)
  *   FAIL_IO_LASTING  if set, every later one fails as well
  *   FAIL_IO_REPORT   a file that is written at the moment an operation fails
+ *   FAIL_IO_WHEN     if set, operations are counted only while this file exists
+ *   FAIL_IO_HOLD     if set, operations of FAIL_IO_OPS wait as long as this file exists
+ *   FAIL_IO_EXIT     if set, the process does not exit by itself as long as this file exists
  *
  * A sync that fails has not synced, a write that fails has written nothing: what the disk really
  * does in between is the simulated disk's part (sim/).
@@ -67,12 +71,28 @@ static void report(char op, long number) {
     }
 }
 
+/* Whether the file named by the variable exists. */
+static int exists(const char *variable) {
+    const char *path = getenv(variable);
+    return path != NULL && access(path, F_OK) == 0;
+}
+
+static void wait_while_exists(const char *variable) {
+    while (exists(variable)) {
+        usleep(1000);
+    }
+}
+
 /* Counts an operation; tells whether it is to fail, with errno set. */
 static int fails(char op) {
     const char *ops = getenv("FAIL_IO_OPS");
     const char *at = getenv("FAIL_IO_AT");
     const char *code = getenv("FAIL_IO_ERRNO");
-    if (ops == NULL || at == NULL || code == NULL || strchr(ops, op) == NULL) {
+    if (ops == NULL || strchr(ops, op) == NULL) {
+        return 0;
+    }
+    wait_while_exists("FAIL_IO_HOLD");
+    if (at == NULL || code == NULL || (getenv("FAIL_IO_WHEN") != NULL && !exists("FAIL_IO_WHEN"))) {
         return 0;
     }
     long number = atomic_fetch_add(&done, 1) + 1;
@@ -143,7 +163,10 @@ int rename(const char *from, const char *to) {
 
 /* Opens that may write. */
 static int open_fails(const char *path, int flags) {
-    return (flags & (O_WRONLY | O_RDWR)) != 0 && is_log_path(path) && fails('o');
+    if ((flags & (O_WRONLY | O_RDWR)) == 0 || !is_log_path(path)) {
+        return 0;
+    }
+    return fails('o') || ((flags & O_CREAT) != 0 && fails('c'));
 }
 
 #define MODE(flags, mode)                                                                         \
@@ -164,4 +187,10 @@ int open64(const char *path, int flags, ...) {
     mode_t mode = 0;
     MODE(flags, mode)
     return open_fails(path, flags) ? -1 : REAL(open64)(path, flags, mode);
+}
+
+void exit(int code) {
+    wait_while_exists("FAIL_IO_EXIT");
+    REAL(exit)(code);
+    __builtin_unreachable();
 }

@@ -25,6 +25,7 @@ const RULES: &[Rule] = &[
     },
     Rule { name: "functions", product: &["engine"], tests: &[] },
     Rule { name: "sim", product: &["bridge", "engine", "wal"], tests: &["functions"] },
+    Rule { name: "sim/fuzz", product: &["engine", "wal"], tests: &[] },
     Rule { name: "benches", product: &["bridge", "engine", "wal"], tests: &["migrations"] },
     Rule { name: "benches/uring", product: &["wal"], tests: &[] },
     Rule { name: "loom-tests", product: &["engine", "wal"], tests: &[] },
@@ -39,7 +40,7 @@ const CAMPAIGN_FEATURES: &[&str] = &["\"sim\"", "\"planted-bugs\"", "\"internals
 const UNSAFE_CRATES: &[&str] = &["benches/uring"];
 
 /// The crates that a campaign or a measurement is made of, and that nobody ships.
-const TOOLS: &[&str] = &["sim", "benches", "loom-tests", "xtask"];
+const TOOLS: &[&str] = &["sim", "sim/fuzz", "benches", "loom-tests", "xtask"];
 
 /// One dependency of a manifest.
 struct Dependency<'a> {

@@ -76,7 +76,7 @@ impl Known {
         };
         let small = |number: u64| u32::try_from(number).ok();
         let bit = |bit: u8| flags >> bit & 1 == 1;
-        Some(Self {
+        let known = Self {
             id: ActivityId::new(id)?,
             ordinal: Ordinal::new(small(ordinal)?)?,
             sku: SkuId::new(sku)?,
@@ -90,7 +90,9 @@ impl Known {
                 locked: small(locked)?,
                 sold: small(sold)?,
             },
-        })
+        };
+        // Of the spellings of a number only ours is one, and no flag is there that we don't know.
+        (known.encode() == text).then_some(known)
     }
 }
 
@@ -113,7 +115,14 @@ mod tests {
         };
         let text = known.encode();
         assert_eq!(Known::decode(7, &text), Some(known));
-        for wrong in ["", "1", &format!("{text} 1"), &text[2..], &text.replace('5', "x")] {
+        for wrong in [
+            "",
+            "1",
+            &format!("{text} 1"),
+            &text[2..],
+            &text.replace('5', "x"),
+            &text.replace('5', "+5"),
+        ] {
             assert_eq!(Known::decode(7, wrong), None, "{wrong:?}");
         }
     }

@@ -55,7 +55,10 @@ fn verify(data_dir: &Path) -> u8 {
 }
 
 fn probe(data_dir: &Path) -> u8 {
-    match probe::run(data_dir) {
+    let bar = Bar::of_steps("measuring the disk");
+    let probed = probe::run(data_dir, &|done, total| bar.reach(done, total));
+    drop(bar);
+    match probed {
         Ok(probe) => {
             show(&probe);
             super::EXIT_OK

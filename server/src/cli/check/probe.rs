@@ -49,19 +49,30 @@ pub(super) struct Probe {
     rows: Vec<Row>,
 }
 
-/// Measures the disk that `data_dir` lies on.
+/// Measures the disk that `data_dir` lies on. `reached` is told how many of how many rows are done.
 ///
 /// # Errors
 /// The directory takes no file.
-pub(super) fn run(data_dir: &Path) -> io::Result<Probe> {
+pub(super) fn run(data_dir: &Path, reached: &dyn Fn(u64, u64)) -> io::Result<Probe> {
     let device = PosixDevice::new(data_dir);
     let rows = device.create_zeroed(FILE, FILE_BYTES).and_then(|()| {
-        let mut rows = measure(THROUGH_CACHE, &*device.open(FILE)?)?;
-        match device.open_direct(FILE) {
-            Ok(file) => rows.extend(measure(PAST_CACHE, &*file)?),
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+        let (through, past) = (device.open(FILE)?, device.open_direct(FILE));
+        let files = match past {
+            Ok(past) => vec![(THROUGH_CACHE, through), (PAST_CACHE, past)],
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                vec![(THROUGH_CACHE, through)]
+            }
             Err(error) => return Err(error),
+        };
+        let total = (files.len() * BATCH_BYTES.len()) as u64;
+        let mut rows = Vec::new();
+        for (way, file) in files {
+            for batch_bytes in BATCH_BYTES {
+                reached(rows.len() as u64, total);
+                rows.push(measure(way, &*file, batch_bytes)?);
+            }
         }
+        reached(total, total);
         Ok(rows)
     });
     let removed = device.remove(FILE);
@@ -69,30 +80,26 @@ pub(super) fn run(data_dir: &Path) -> io::Result<Probe> {
     removed.map(|()| probe)
 }
 
-fn measure(way: &'static str, file: &dyn File) -> io::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    for batch_bytes in BATCH_BYTES {
-        let mut batch = Blocks::for_bytes(batch_bytes);
-        batch.bytes_mut().fill(0xA5);
-        let batch_bytes = batch_bytes as u64;
-        let mut sync_us = Histogram::new(3).map_err(io::Error::other)?;
-        let began = Instant::now();
-        for offset in (0..FILE_BYTES).step_by(batch.bytes().len()).cycle().take(WRITES) {
-            let write_began = Instant::now();
-            let mut written = 0;
-            while written < batch.bytes().len() {
-                written += file.write_at(&batch.bytes()[written..], offset + written as u64)?;
-            }
-            file.sync_data()?;
-            let us = u64::try_from(write_began.elapsed().as_micros()).unwrap_or(u64::MAX);
-            sync_us.record(us).map_err(io::Error::other)?;
-            if began.elapsed() >= TIME_MAX {
-                break;
-            }
+fn measure(way: &'static str, file: &dyn File, batch_bytes: usize) -> io::Result<Row> {
+    let mut batch = Blocks::for_bytes(batch_bytes);
+    batch.bytes_mut().fill(0xA5);
+    let batch_bytes = batch_bytes as u64;
+    let mut sync_us = Histogram::new(3).map_err(io::Error::other)?;
+    let began = Instant::now();
+    for offset in (0..FILE_BYTES).step_by(batch.bytes().len()).cycle().take(WRITES) {
+        let write_began = Instant::now();
+        let mut written = 0;
+        while written < batch.bytes().len() {
+            written += file.write_at(&batch.bytes()[written..], offset + written as u64)?;
         }
-        rows.push(Row { way, batch_bytes, sync_us });
+        file.sync_data()?;
+        let us = u64::try_from(write_began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        sync_us.record(us).map_err(io::Error::other)?;
+        if began.elapsed() >= TIME_MAX {
+            break;
+        }
     }
-    Ok(rows)
+    Ok(Row { way, batch_bytes, sync_us })
 }
 
 impl fmt::Display for Probe {
@@ -139,12 +146,19 @@ fn kind(file_system: FileSystem) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
     #[test]
     fn a_probe_measures_every_size_and_leaves_nothing_behind() {
         let dir = tempfile::tempdir().unwrap();
-        let probe = run(dir.path()).unwrap();
+        let reached = RefCell::new(Vec::new());
+        let probe = run(dir.path(), &|done, total| reached.borrow_mut().push((done, total)));
+        let probe = probe.unwrap();
+        let rows = probe.rows.len() as u64;
+        let steps: Vec<_> = (0..=rows).map(|done| (done, rows)).collect();
+        assert_eq!(reached.into_inner(), steps);
         assert!(probe.rows.len().is_multiple_of(BATCH_BYTES.len()));
         assert!(probe.rows.iter().all(|row| !row.sync_us.is_empty()));
         let text = probe.to_string();

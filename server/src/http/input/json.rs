@@ -1,16 +1,12 @@
 //! JSON, as the contract has it.
 //!
-//! Bodies are objects; a field that is named twice, of another type or `null` is refused, an
-//! unknown one is ignored (clients and servers are upgraded at different times), and bytes behind
-//! the object are refused. Depth needs no bound of its own: unknown values are skipped without
-//! recursion, known ones are flat, and a body has a few KiB.
+//! Bodies are [objects](object), strictly read.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
 
 use axum::extract::{FromRequest, Request};
 use engine::core::ids::{SkuId, UserId};
-use engine::core::limits::UNITS_MAX;
 use schemars::JsonSchema;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Error as _, MapAccess, Visitor};
@@ -19,6 +15,7 @@ use serde::{Deserialize, Deserializer};
 use super::body::{BODY_BYTES_MAX, read_body};
 use super::clipped;
 use super::headers::require_json;
+use super::object;
 use crate::app::Shared;
 use crate::http::openapi::{Input, Operation};
 use crate::http::problem::Problem;
@@ -43,22 +40,7 @@ impl<T: JsonSchema> Input for Json<T> {
 
 /// `bytes` as a JSON object.
 pub(crate) fn parse_object<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Problem> {
-    // Serde reads a struct from an array as well; the contract does not.
-    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first != Some(&b'{') {
-        return Err(Problem::invalid("the body must be a JSON object"));
-    }
-    // The library looks at no text that it skips: what follows must not depend on who reads.
-    let text = std::str::from_utf8(bytes);
-    let text = text.map_err(|_| Problem::invalid("the body must be UTF-8"))?;
-    serde_json::from_str(text).map_err(|error| Problem::invalid(clipped(&error.to_string())))
-}
-
-/// A field that may be missing but not `null`.
-pub(crate) fn present<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<T>, D::Error> {
-    T::deserialize(deserializer).map(Some)
+    object::parse(bytes).map_err(|what| Problem::invalid(clipped(&what)))
 }
 
 /// A JSON object inside a body, where it is named. Serde reads a struct from an array as well; the
@@ -80,22 +62,6 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Object<T> {
 
     fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<T, A::Error> {
         T::deserialize(MapAccessDeserializer::new(map))
-    }
-}
-
-/// A number of units, `1..=UNITS_MAX`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Units(pub(crate) u32);
-
-impl<'de> Deserialize<'de> for Units {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // What the library would say names a type of this program, not the rule.
-        let value = u64::deserialize(deserializer).ok();
-        let units = value.and_then(|value| u32::try_from(value).ok());
-        units
-            .filter(|units| (1..=UNITS_MAX).contains(units))
-            .map(Self)
-            .ok_or_else(|| D::Error::custom("a quantity must be an integer of 1 to 2147483647"))
     }
 }
 
@@ -127,7 +93,7 @@ id_field!(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::input::DETAIL_CHARS_MAX;
+    use crate::http::input::{DETAIL_CHARS_MAX, Units, present};
 
     #[derive(Deserialize, Debug, PartialEq)]
     struct Order {

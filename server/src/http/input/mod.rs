@@ -6,13 +6,15 @@ mod caller;
 mod client;
 mod headers;
 mod json;
+mod object;
 mod url;
 
 pub(crate) use body::{BODY_BYTES_MAX, CSV_BYTES_MAX, read_body};
 pub(crate) use caller::Admin;
 pub(crate) use client::{Client, require_tls};
 pub(crate) use headers::{IdempotencyKey, IfMatch, media_type, require_json, single};
-pub(crate) use json::{Json, SkuField, Units, UserField, parse_object, present, present_object};
+pub(crate) use json::{Json, SkuField, UserField, parse_object, present_object};
+pub(crate) use object::{Units, present};
 pub(crate) use url::{Params, Segment};
 
 /// A complaint that goes back to the caller is cut here: it may quote what they sent.

@@ -1,0 +1,25 @@
+//! The bytes of events and of a snapshot's items.
+
+use engine::core::codec::{self, FORMAT_VERSION};
+use engine::core::snapshot::{IMAGE_VERSION, decode_image, encode_image, image_kind};
+
+/// The first byte is the kind.
+pub(crate) fn run(input: &[u8]) {
+    let [kind, body @ ..] = input else { return };
+    let _ = codec::buyer(*kind, FORMAT_VERSION, body);
+    let Ok(event) = codec::decode(*kind, FORMAT_VERSION, body) else { return };
+    codec::check(&event).expect("what is read could be written");
+    let mut again = Vec::new();
+    codec::encode(&event, &mut again);
+    assert!(again == body, "an event has one spelling");
+}
+
+/// The first byte is the kind.
+pub(crate) fn run_image(input: &[u8]) {
+    let [kind, body @ ..] = input else { return };
+    let Ok(image) = decode_image(*kind, IMAGE_VERSION, body) else { return };
+    assert_eq!(image_kind(&image), *kind);
+    let mut again = Vec::new();
+    encode_image(&image, &mut again);
+    assert!(again == body, "an item has one spelling");
+}

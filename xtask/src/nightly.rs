@@ -1,0 +1,106 @@
+//! What takes hours: every campaign far beyond the floor of a commit, in one command, each with its
+//! counts.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::plan::{ASAN, CAMPAIGNS, LOOM, MODEL, PACKAGES, SHUTTLE, VALGRIND};
+use crate::steps::{Step, Work};
+use crate::{coverage, fuzz, steps};
+
+/// Times the fuzzer's share of a commit.
+const FUZZ_TIMES: u64 = 60;
+
+/// The files that decide where the log ends: there no change may go unnoticed.
+const MUTATED: &[&str] = &["wal/src/verdict.rs", "wal/src/recover.rs", "wal/src/frame.rs"];
+
+const MUTANTS_ROOT: &str = "target/mutants";
+
+/// Everything, in the order of what fails fastest.
+pub(crate) fn steps() -> Vec<Step> {
+    let minutes = |step: Step, work: Work, budget_minutes| Step { work, budget_minutes, ..step };
+    let shop = |name, test, variable: &'static [(&'static str, &'static str)]| Step {
+        name,
+        work: Work::cargo(test).with(variable),
+        budget_minutes: 240,
+    };
+    vec![
+        PACKAGES,
+        ASAN,
+        VALGRIND,
+        Step { name: "coverage", work: Work::Call(coverage::run), budget_minutes: 30 },
+        Step { name: "mutants", work: Work::Call(mutants), budget_minutes: 60 },
+        minutes(
+            SHUTTLE,
+            SHUTTLE.work.with(&[("RUSTFLAGS", "--cfg shuttle"), ("SLUICE_SCHEDULES", "1700000")]),
+            60,
+        ),
+        minutes(
+            LOOM,
+            LOOM.work.with(&[("RUSTFLAGS", "--cfg loom"), ("LOOM_MAX_PREEMPTIONS", "3")]),
+            60,
+        ),
+        Step { name: "fuzz", work: Work::Call(fuzz_long), budget_minutes: 240 },
+        minutes(
+            MODEL,
+            MODEL.work.with(&[("SLUICE_CASES", "1000000"), ("SLUICE_RACES", "50000000")]),
+            240,
+        ),
+        minutes(CAMPAIGNS, CAMPAIGNS.work.with(&[("SLUICE_SIM_SCALE", "long")]), 360),
+        shop(
+            "kills",
+            "test --locked --profile ci -p server --test kill_nine --test kill_histories",
+            &[("SLUICE_TEST_KILLS", "10000")],
+        ),
+        shop(
+            "fail-stop",
+            "test --locked --profile ci -p server --test fail_stop",
+            &[("SLUICE_TEST_FAILURES", "long")],
+        ),
+        shop(
+            "mirrors",
+            "test --locked --profile ci -p server --test mirrors_for_real",
+            &[("SLUICE_ROUNDS", "1000")],
+        ),
+        shop("soak", SOAK, &[("SLUICE_SOAK_MINUTES", "480")]),
+    ]
+}
+
+/// The optimised server under steady load.
+const SOAK: &str = "test --locked --release -p server --test soak -- --nocapture";
+
+/// Runs the soak alone: `--minutes N`, ten without it.
+///
+/// # Errors
+/// [`Failure::Usage`] for other arguments, [`Failure::Exit`] where it failed.
+pub(crate) fn soak(arguments: &[String]) -> Result<(), Failure> {
+    let minutes = match arguments {
+        [] => 10,
+        [flag, minutes] if flag == "--minutes" => minutes
+            .parse::<u64>()
+            .map_err(|_| Failure::Usage("--minutes needs a whole number".to_owned()))?,
+        _ => return Err(Failure::Usage("usage: cargo xtask soak [--minutes N]".to_owned())),
+    };
+    steps::pass_through_with(SOAK, ("SLUICE_SOAK_MINUTES", minutes.to_string().into()))
+}
+
+fn fuzz_long() -> Result<(), Failure> {
+    fuzz::campaign(FUZZ_TIMES)
+}
+
+/// Changes the code that judges the end of the log, a place at a time: the log's unit tests must
+/// notice each change.
+fn mutants() -> Result<(), Failure> {
+    let tool = Path::new(MUTANTS_ROOT).join("bin/cargo-mutants");
+    if !tool.is_file() {
+        let install = "install --quiet --locked cargo-mutants --root target/mutants";
+        steps::pass_through(install, &[])?;
+    }
+    let mut mutants = Command::new(tool);
+    mutants.args(["mutants", "--package", "wal", "--output", MUTANTS_ROOT, "--timeout", "120"]);
+    for file in MUTATED {
+        mutants.args(["--file", file]);
+    }
+    steps::succeed(mutants.args(["--", "--lib"]))
+}
