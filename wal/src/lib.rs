@@ -52,6 +52,7 @@ mod block;
 mod checksum;
 mod committer;
 mod control;
+mod cores;
 pub mod device;
 mod error;
 mod failure;
@@ -102,6 +103,7 @@ mod watermark;
 
 pub use abort::AbortOnPanic;
 pub use control::{Format, OWNER_BYTES};
+pub use cores::{loop_cores, stay_nowhere, stay_on};
 pub use device::posix::PosixDevice;
 pub use error::{Busy, LogUnavailable, OpenError, ReadError};
 pub use fatal::{Fatal, OnFatal};

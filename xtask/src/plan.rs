@@ -185,6 +185,7 @@ pub(crate) fn test() -> Vec<Step> {
         CAMPAIGNS,
         LOOM,
         SHUTTLE,
+        ASAN,
         FUZZ,
         INSTRUCTIONS,
     ]

@@ -38,7 +38,12 @@ pub(crate) const FUZZER: Instruments = Instruments {
 /// Coverage as people want it, with branches.
 pub(crate) const COVERAGE: Instruments = Instruments {
     name: "rustc-for-coverage",
-    flags: &["-Cinstrument-coverage", "-Zcoverage-options=branch"],
+    flags: &[
+        "-Cinstrument-coverage",
+        "-Zcoverage-options=branch",
+        // The tools at PyPI cannot unpack.
+        "-Cllvm-args=-enable-name-compression=false",
+    ],
     unstable: true,
 };
 

@@ -70,6 +70,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("retention.snapshot_after_bytes", Some("268435456")),
     fixed("retention.backlog_soft_bytes", Some("2147483648")),
     fixed("retention.backlog_hard_bytes", Some("8589934592")),
+    fixed("http.loops", Some("0")),
     fixed("http.connections_max", Some("8192")),
     fixed("http.waiters_max", Some("4096")),
     live("http.header_timeout", "5s"),
@@ -186,7 +187,7 @@ pub(crate) struct PaymentSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resp {
-    /// Event loops; 0 makes one for each core.
+    /// Event loops; 0 makes one for each core but one.
     pub(crate) loops: usize,
     /// Connections held at once; more are turned away.
     pub(crate) connections_max: usize,
@@ -311,6 +312,8 @@ pub(crate) struct Orders {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Http {
+    /// Event loops; 0 makes one for each core but one.
+    pub(crate) loops: usize,
     /// Connections held at once; more are turned away with 503.
     pub(crate) connections_max: usize,
     /// From the first byte of a request to the end of its headers.

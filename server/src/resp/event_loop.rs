@@ -1,4 +1,5 @@
-//! A loop of its own for each core: read all that has come, decide it, make it durable, answer.
+//! A loop of its own for each core but one: read all that has come, decide it, make it durable,
+//! answer.
 //!
 //! ```text
 //! wait        epoll, edges alone: a connection is told about once for all that has come

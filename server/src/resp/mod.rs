@@ -2,8 +2,8 @@
 //!
 //! # The story on one page
 //!
-//! A [loop](event_loop) for each core listens on the same address; the kernel spreads connections
-//! over them. A loop reads what has come on all its connections, cuts it into
+//! A [loop](event_loop) for each core but one listens on the same address; the kernel spreads
+//! connections over them. A loop reads what has come on all its connections, cuts it into
 //! [requests](request), and [decides](commands) them in order; the answers of a [turn] are made
 //! durable with one write, which the loop does itself, and leave with one write a connection. So
 //! pipelining and many connections make large commits, and a lone request wakes no other thread.
@@ -49,7 +49,7 @@ use engine::{BatchAnswer, Busy, Engine};
 use crate::app::Shared;
 use crate::config::Resp;
 use crate::http::problem::{Code, Problem};
-use crate::listener::{ConnectionCounts, bind_shared};
+use crate::listener::{ConnectionCounts, bind_shared, loop_count, settle};
 use crate::metrics::PurchaseOutcome;
 use access::Users;
 use event_loop::EventLoop;
@@ -117,8 +117,8 @@ impl RespServer {
     /// # Errors
     /// The address is taken, or the operating system refuses sockets or threads.
     pub(crate) fn start(options: Options, shared: &Arc<Shared>) -> io::Result<Self> {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let loops = if options.bounds.loops == 0 { cores } else { options.bounds.loops };
+        let wanted = options.bounds.loops;
+        let loops = loop_count(wanted);
         let (address, listeners) = bind_shared(options.address, loops)?;
         let port = Arc::new(Port {
             shared: Arc::clone(shared),
@@ -137,7 +137,10 @@ impl RespServer {
         for (number, listener) in listeners.into_iter().enumerate() {
             let (event_loop, waker) = EventLoop::new(Arc::clone(&port), listener)?;
             let builder = std::thread::Builder::new().name(format!("resp-{number}"));
-            server.threads.push(builder.spawn(move || event_loop.run())?);
+            server.threads.push(builder.spawn(move || {
+                settle(wanted, number);
+                event_loop.run();
+            })?);
             server.wakers.push(waker);
         }
         Ok(server)

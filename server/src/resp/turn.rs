@@ -169,16 +169,16 @@ impl Turn {
         if let Some(engine) = engine {
             self.decide(engine);
         }
-        let batches: Vec<Result<Vec<PurchaseOutcome>, LogUnavailable>> =
-            self.batches.drain(..).map(|batch| batch.told(engine)).collect();
+        let batches: Vec<Told> = self.batches.drain(..).map(|batch| batch.told(engine)).collect();
         for (Address { connection, protocol }, answer) in self.answers.drain(..) {
             let mut reply = Reply { out: outputs.output(connection), protocol };
             match answer {
                 Answer::Written(range) => reply.out.extend_from_slice(&self.written[range]),
                 Answer::Purchase { batch, index } => {
                     let outcome = match batches.get(batch) {
-                        Some(Ok(outcomes)) => outcomes[index],
-                        _ => Err(Busy::LogUnavailable),
+                        Some(Told::Durable(answers)) => Ok(answers[index]),
+                        Some(Told::One(outcomes)) => outcomes[index],
+                        Some(Told::Nothing) | None => Err(Busy::LogUnavailable),
                     };
                     seen(&outcome);
                     render::purchase(outcome, prefix, &mut reply);
@@ -190,14 +190,24 @@ impl Turn {
     }
 }
 
+/// What may be told of a batch.
+enum Told {
+    /// All of it: it is durable.
+    Durable(Vec<CountedAnswer>),
+    /// What came of each purchase by itself.
+    One(Vec<PurchaseOutcome>),
+    /// The log failed first.
+    Nothing,
+}
+
 impl Batch {
-    fn told(self, engine: Option<&Engine>) -> Result<Vec<PurchaseOutcome>, LogUnavailable> {
+    fn told(self, engine: Option<&Engine>) -> Told {
         match (self, engine) {
-            (Self::Told(outcomes), _) => Ok(outcomes),
+            (Self::Told(outcomes), _) => Told::One(outcomes),
             (Self::Held(pending), Some(engine)) => {
-                Ok(engine.commit_until(pending)?.into_iter().map(Ok).collect())
+                engine.commit_until(pending).map_or(Told::Nothing, Told::Durable)
             }
-            (Self::Held(_), None) => Err(LogUnavailable),
+            (Self::Held(_), None) => Told::Nothing,
         }
     }
 }
