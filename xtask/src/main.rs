@@ -3,7 +3,7 @@
 //! | command | does |
 //! |---|---|
 //! | `quick` | before each commit: formatting, lints, tidy, unit tests, a small campaign |
-//! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps and their lanes |
+//! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps and lanes |
 //! | `test --publish` | the same, and what it counted goes into docs/reliability.md |
 //! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
 //! | `docs` | renders into docs/ what opens the source files they describe, and `openapi.json` |
@@ -43,8 +43,8 @@ use std::time::Instant;
 use failure::Failure;
 use steps::Step;
 
-const USAGE: &str = "usage: cargo xtask quick | test [--list | --publish | STEP...] | tidy | docs | \
-                     fuzz | coverage | soak [--minutes N] | nightly [--list | STEP...] | \
+const USAGE: &str = "usage: cargo xtask quick | test [--list | --publish | STEP...] | tidy | \
+                     docs | fuzz | coverage | soak [--minutes N] | nightly [--list | STEP...] | \
                      sim ARGS... | bench [peers] [ARGS...]";
 
 fn main() -> ExitCode {
