@@ -209,7 +209,7 @@ fn put_digits(out: &mut [u8], mut value: u64) -> usize {
     }
     if value > 0 {
         first -= 1;
-        out[first] = DIGIT_PAIRS[value as usize][1];
+        out[first] = DIGIT_PAIRS[(value % 10) as usize][1];
     }
     first
 }
