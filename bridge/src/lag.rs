@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use wal::Lsn;
 
+use crate::place::Place;
 use crate::sql::fill::Filled;
 
 /// How a sink is.
@@ -80,6 +81,7 @@ pub(crate) struct Lag {
     oldest_commit_us: AtomicU64,
     state: watch::Sender<State>,
     filled: Mutex<Option<Filled>>,
+    place: Place,
 }
 
 impl Lag {
@@ -89,11 +91,14 @@ impl Lag {
             oldest_commit_us: AtomicU64::new(0),
             state: watch::Sender::new(State::Starting),
             filled: Mutex::new(None),
+            place: Place::default(),
         }
     }
 
+    /// A batch is about to be applied, by the calling thread.
     pub(crate) fn batch_read(&self, oldest_commit_us: u64) {
         self.oldest_commit_us.store(oldest_commit_us, Ordering::Relaxed);
+        self.place.choose(age(oldest_commit_us));
     }
 
     pub(crate) fn applied(&self, lsn: Lsn) {
@@ -137,11 +142,14 @@ impl Lag {
             (0, ..) => Duration::ZERO,
             (_, 0, State::Retrying { since, .. }) => since.elapsed(),
             (_, 0, _) => Duration::ZERO,
-            (_, oldest_us, _) => SystemTime::now()
-                .duration_since(UNIX_EPOCH + Duration::from_micros(oldest_us))
-                .unwrap_or_default(),
+            (_, oldest_us, _) => age(oldest_us),
         };
         let filled = *self.filled.lock().unwrap_or_else(PoisonError::into_inner);
         Status { applied_lsn, durable_lsn, lag_records, lag, state, filled }
     }
+}
+/// How long ago it was, by the wall clock.
+fn age(commit_us: u64) -> Duration {
+    let commit = UNIX_EPOCH + Duration::from_micros(commit_us);
+    SystemTime::now().duration_since(commit).unwrap_or_default()
 }

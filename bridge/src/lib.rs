@@ -24,7 +24,7 @@
 //! * [`reconcile`]: engine, SQL and Redis held against each other, and mended toward the log.
 //! * [`restore`]: a fresh data directory from what SQL knows, when the old one is lost.
 //! * [`legacy`]: reservations of an older system, taken over from its tables and keys.
-//! * [`lag`]: how far behind, and how it is.
+//! * [`lag`]: how far behind, and how it is; `place`: on which cores a sink works.
 //!
 //! A sink that stands still or a database that is down stops nothing else: purchases, payments and
 //! cancels go on, and the log keeps what was not delivered.
@@ -40,6 +40,7 @@ pub mod images;
 pub mod lag;
 pub mod legacy;
 mod log_source;
+mod place;
 pub mod reconcile;
 pub mod redis;
 pub mod restore;

@@ -1,8 +1,8 @@
 //! The bridge's thread.
 //!
-//! A thread of its own with its own small runtime, at lower priority: what the sale needs comes
-//! first. It never gives up on a database that does not answer, never goes on where a person must
-//! decide, and ends when it is told to, after what is durable has been delivered.
+//! A thread of its own with its own small runtime, at lower priority and, unless it is late, beside
+//! the fronts' loops. It never gives up on a database that does not answer, never goes on where a
+//! person must decide, and ends when it is told to, after what is durable has been delivered.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, mpsc};
@@ -27,9 +27,6 @@ pub(crate) const IDLE_WAIT: Duration = Duration::from_millis(50);
 /// A log that has failed answers at once that nothing more will be durable: without a pause the
 /// thread would spin until the process has ended.
 pub(crate) const FAILED_LOG_WAIT: Duration = Duration::from_millis(1);
-
-/// How much lower the thread's priority is: yields to the sale without starving on a full machine.
-const THREAD_NICE: i32 = 5;
 
 /// How long after its deadline a thread that hangs in its database is waited for.
 const STOP_GRACE: Duration = Duration::from_secs(1);
@@ -191,9 +188,7 @@ where
         durable_lsn: Arc::new(move || durable_host.durable_lsn()),
     };
     let thread = move || {
-        if let Err(error) = rustix::process::nice(THREAD_NICE) {
-            tracing::debug!(%error, "the bridge keeps its priority");
-        }
+        wal::lower_priority();
         let run = || runtime.block_on(body(host, Arc::clone(&lag), Stopped(stopped)));
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             let why = "the bridge broke one of its invariants and stands still: \

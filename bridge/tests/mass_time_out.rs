@@ -4,6 +4,8 @@
 //! `SLUICE_TIMED_OUT_ORDERS` says how many there are; the floor of a full run is 100,000.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../sim/src/counts.rs"]
+mod counts;
 #[path = "../../engine/tests/support/crowd.rs"]
 mod crowd;
 mod support;
@@ -77,6 +79,7 @@ fn all_at_once_each_order_ends_once_and_every_place_is_free_again() {
     while engine.peek(id, Activity::figures).unwrap().locked > 0 {
         std::thread::yield_now();
     }
+    counts::note("mass_time_out, bridge", &[("reservations", count)]);
     println!("{count} units came back in {:.2} s", began.elapsed().as_secs_f64());
     buy(&engine, id, 1..=COMING_BACK, "second");
     assert_eq!(bridge.stop(PATIENCE), Drained::Yes);

@@ -5,6 +5,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../sim/src/counts.rs"]
+mod counts;
 #[path = "support/crowd.rs"]
 mod crowd;
 
@@ -153,6 +155,7 @@ fn all_at_once_each_unit_comes_back_once_and_other_buyers_are_answered() {
         buyer.join().unwrap()
     });
     assert!(during > 0, "nobody else was answered while units came back");
+    counts::note("mass_time_out, engine", &[("reservations", count)]);
     println!("{count} came back; {during} purchases of others were answered meanwhile");
 
     let back = Figures { available: u32::try_from(count).unwrap(), locked: 0, sold: 0 };

@@ -23,24 +23,46 @@ impl Instant {
     }
 }
 
+/// How an instant is written, with zeros for its digits.
+const TEXT: [u8; 24] = *b"0000-00-00T00:00:00.000Z";
+
+impl Instant {
+    /// Its text, without the standard library's formatter: every accepted purchase has one.
+    fn text(self) -> [u8; TEXT.len()] {
+        let ns = i128::from(self.0.min(TIME_MS_MAX)) * 1_000_000;
+        let at = OffsetDateTime::from_unix_timestamp_nanos(ns);
+        let at = at.unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let (hour, minute, second) = at.to_hms();
+        let mut text = TEXT;
+        for (number, digits) in [
+            (at.year().unsigned_abs(), 0..4),
+            (u8::from(at.month()).into(), 5..7),
+            (at.day().into(), 8..10),
+            (hour.into(), 11..13),
+            (minute.into(), 14..16),
+            (second.into(), 17..19),
+            (at.millisecond().into(), 20..23),
+        ] {
+            let mut rest = number;
+            for digit in text[digits].iter_mut().rev() {
+                *digit = b"0123456789"[rest as usize % 10];
+                rest /= 10;
+            }
+        }
+        text
+    }
+}
+
 impl std::fmt::Display for Instant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ms = self.0.min(TIME_MS_MAX);
-        let seconds = i64::try_from(ms / 1000).map_err(|_| std::fmt::Error)?;
-        let at = OffsetDateTime::from_unix_timestamp(seconds).map_err(|_| std::fmt::Error)?;
-        let (year, month, day) = (at.year(), u8::from(at.month()), at.day());
-        let (hour, minute, second) = at.to_hms();
-        write!(
-            f,
-            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z",
-            ms % 1000
-        )
+        f.write_str(std::str::from_utf8(&self.text()).map_err(|_| std::fmt::Error)?)
     }
 }
 
 impl Serialize for Instant {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
+        let text = self.text();
+        serializer.serialize_str(std::str::from_utf8(&text).map_err(serde::ser::Error::custom)?)
     }
 }
 

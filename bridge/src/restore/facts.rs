@@ -327,17 +327,3 @@ fn verdict(name: &str) -> PaymentVerdict {
         _ => PaymentVerdict::Unknown,
     }
 }
-
-/// An entry of the blacklist: kind, value, reason, until when.
-pub(super) type Blacklisted = (String, String, String, u64);
-
-/// The blacklist.
-pub(super) async fn blacklist(snapshot: &mut Snapshot) -> Result<Vec<Blacklisted>, StoreError> {
-    let text = "SELECT kind, value, reason, expires_at FROM blacklist ORDER BY kind, value";
-    let rows = snapshot.rows(text, &[]).await?;
-    let entry = |row: &Record| {
-        let text = |index| Ok::<_, StoreError>(row.text(index)?.to_owned());
-        Ok((text(0)?, text(1)?, text(2)?, row.number_or_null(3)?.unwrap_or_default()))
-    };
-    rows.iter().map(entry).collect()
-}

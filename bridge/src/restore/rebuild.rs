@@ -6,12 +6,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::core::control::keys::{BLACKLIST_PREFIX, TIMERS_HELD};
+use engine::core::control::keys::TIMERS_HELD;
 use engine::core::decide::{AdoptActivity, AdoptReservation};
 use engine::core::event::{Actor, Body, Definition, Event, Status};
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use engine::{Busy, Engine, LogUnavailable, OldId, Pending};
 
+use super::controls;
 use super::facts::{self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Which};
 use super::money::requested;
 use super::operations::{self, Operations};
@@ -131,12 +132,10 @@ impl Rebuild<'_> {
                 (self.watch)(self.restored.reservations, self.reservations);
             }
         }
-        for (kind, value, reason, expires_ms) in facts::blacklist(snapshot).await? {
-            let entry = serde_json::json!({
-                "reason": reason, "by": ACTOR.name, "created_ms": self.engine.now_ms(),
-            });
-            let key = format!("{BLACKLIST_PREFIX}{kind}/{value}");
-            self.control(&key, entry.to_string().as_bytes(), expires_ms)?;
+        let listed = controls::blacklist(snapshot, ACTOR.name, self.engine.now_ms()).await?;
+        let disabled = controls::disabled_accounts(snapshot).await?;
+        for (key, value, expires_ms) in listed.into_iter().chain(disabled) {
+            self.control(&key, &value, expires_ms)?;
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! Dead letters as operators see them.
 
+use engine::core::ids::ReservationId;
+
 use super::dead_letters::State;
 use super::queries::{Queries, Window};
 use super::store::{Record, StoreError, Value};
@@ -70,6 +72,19 @@ impl Queries {
         let records = snapshot.rows(text, &values).await?;
         let letters = records.iter().map(letter).collect::<Result<_, _>>()?;
         Ok(DeadLetterPage { letters, total })
+    }
+
+    /// Where the dead letter of a reservation stands, if it has one.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub async fn dead_letter_state(&self, id: ReservationId) -> Result<Option<State>, StoreError> {
+        let mut snapshot = self.snapshot().await?;
+        let text = "SELECT status FROM dead_letters WHERE id = ?";
+        let records = snapshot.rows(text, &[Value::integer(id.get())]).await?;
+        let Some(record) = records.first() else { return Ok(None) };
+        let state = State::from_name(record.text(0)?);
+        state.map(Some).ok_or(StoreError::Unreadable { column: 0 })
     }
 }
 

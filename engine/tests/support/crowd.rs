@@ -12,7 +12,7 @@ use engine::{BatchAnswer, BatchRequest, Engine, TimeSource};
 const BATCH: usize = 1_000;
 
 /// A clock that stands until it is moved.
-pub struct Clock(pub AtomicU64);
+pub(crate) struct Clock(pub(crate) AtomicU64);
 
 impl TimeSource for Clock {
     fn wall_ms(&self) -> u64 {
@@ -25,7 +25,7 @@ impl TimeSource for Clock {
 }
 
 /// Users buy a unit each, under requests of that name; all are told so.
-pub fn buy(engine: &Engine, activity: ActivityId, users: RangeInclusive<u64>, name: &str) {
+pub(crate) fn buy(engine: &Engine, activity: ActivityId, users: RangeInclusive<u64>, name: &str) {
     let users: Vec<u64> = users.collect();
     for users in users.chunks(BATCH) {
         let texts: Vec<String> = users.iter().map(|user| format!("{name}-{user}")).collect();

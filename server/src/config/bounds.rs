@@ -11,8 +11,8 @@ use serde_json::Value;
 use super::{ConfigError, Entry, Settings};
 use crate::limits::Rules;
 
-/// Event loops of the Redis port: each is a thread.
-const RESP_LOOPS_MAX: usize = 256;
+/// Event loops of a front: each is a thread.
+const LOOPS_MAX: usize = 256;
 
 /// Whether the engine takes it for a payment's time.
 fn is_payment_ttl(ttl: Duration) -> bool {
@@ -39,7 +39,7 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
     let mirror = &settings.mirror;
     let is_loopback = settings.resp_listen.is_none_or(|address| address.ip().is_loopback());
     let has_users = settings.resp.users.is_some() || settings.resp.users_file.is_some();
-    let bounds: [(&'static str, bool, &'static str); 11] = [
+    let bounds: [(&'static str, bool, &'static str); 12] = [
         ("orders.split", Split::new(settings.orders.split).is_some(), "must be 1 to 64"),
         (
             "resp_listen",
@@ -48,7 +48,8 @@ pub(super) fn check(settings: &Settings, origins: &[Entry]) -> Result<(), Config
         ),
         ("payments.ttl", is_payment_ttl(settings.payments.ttl), "must be 1s to 30d"),
         ("resp.connections_max", settings.resp.connections_max > 0, "must be at least 1"),
-        ("resp.loops", settings.resp.loops <= RESP_LOOPS_MAX, "must be at most 256"),
+        ("resp.loops", settings.resp.loops <= LOOPS_MAX, "must be at most 256"),
+        ("http.loops", settings.http.loops <= LOOPS_MAX, "must be at most 256"),
         ("http.connections_max", settings.http.connections_max > 0, "must be at least 1"),
         ("http.waiters_max", settings.http.waiters_max > 0, "must be at least 1"),
         (

@@ -70,6 +70,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("retention.snapshot_after_bytes", Some("268435456")),
     fixed("retention.backlog_soft_bytes", Some("2147483648")),
     fixed("retention.backlog_hard_bytes", Some("8589934592")),
+    fixed("http.loops", Some("0")),
     fixed("http.connections_max", Some("8192")),
     fixed("http.waiters_max", Some("4096")),
     live("http.header_timeout", "5s"),
@@ -103,6 +104,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("resp.write_timeout", Some("10s")),
     Setting { key: "resp.users", default: None, secret: true, reloadable: false },
     fixed("resp.users_file", None),
+    fixed("resp.tls_certificate_file", None),
+    fixed("resp.tls_key_file", None),
     Setting { key: "payments.secrets", default: None, secret: true, reloadable: false },
     fixed("payments.secrets_file", None),
     fixed("payments.providers", Some("")),
@@ -186,7 +189,7 @@ pub(crate) struct PaymentSettings {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Resp {
-    /// Event loops; 0 makes one for each core.
+    /// Event loops; 0 makes one for each core but one.
     pub(crate) loops: usize,
     /// Connections held at once; more are turned away.
     pub(crate) connections_max: usize,
@@ -200,6 +203,10 @@ pub(crate) struct Resp {
     pub(crate) users: Option<Secret>,
     /// The file that holds them.
     pub(crate) users_file: Option<PathBuf>,
+    /// The certificate and those that lead up to its root, as PEM: the port speaks TLS alone then.
+    pub(crate) tls_certificate_file: Option<PathBuf>,
+    /// Its private key, as PEM.
+    pub(crate) tls_key_file: Option<PathBuf>,
 }
 
 /// `[token]`
@@ -311,6 +318,8 @@ pub(crate) struct Orders {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Http {
+    /// Event loops; 0 makes one for each core but one.
+    pub(crate) loops: usize,
     /// Connections held at once; more are turned away with 503.
     pub(crate) connections_max: usize,
     /// From the first byte of a request to the end of its headers.

@@ -14,6 +14,7 @@ pub(crate) mod openapi;
 mod order_list;
 mod orders;
 mod payments;
+pub(crate) mod plain;
 pub(crate) mod problem;
 mod purchase;
 mod purchases;

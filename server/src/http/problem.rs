@@ -250,14 +250,17 @@ fn say_limit(headers: &mut HeaderMap, Limited { scope, rate, wait_ns }: Limited)
     }
 }
 
-impl IntoResponse for Problem {
-    fn into_response(self) -> Response {
-        let body = match (&self.detail, RENDERED.get(self.code as usize)) {
+impl Problem {
+    /// Its document.
+    pub(crate) fn body(&self) -> Bytes {
+        match (&self.detail, RENDERED.get(self.code as usize)) {
             (None, Some(rendered)) => rendered.clone(),
             (detail, _) => render(self.code, detail.as_deref()),
-        };
-        let mut response = (self.code.status(), body).into_response();
-        let headers = response.headers_mut();
+        }
+    }
+
+    /// What is told beside it.
+    pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = self.code.retry_after() {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static(seconds));
@@ -272,6 +275,13 @@ impl IntoResponse for Problem {
         if matches!(self.code, Code::PayloadTooLarge | Code::RequestTimeout) {
             headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let mut response = (self.code.status(), self.body()).into_response();
+        self.add_headers(response.headers_mut());
         response.extensions_mut().insert(self.code);
         response
     }

@@ -26,13 +26,16 @@ use super::input::{
 use super::openapi::{Api, Operation, Tag};
 use super::problem::{Code, Problem};
 use super::views::AcceptedJson;
-use crate::app::{App, Shared};
+use crate::app::Shared;
 use crate::gate::{Buyer, Reason};
 use crate::identity::Caller;
 use crate::listener::turn;
 use crate::metrics::PurchaseOutcome;
 
-const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+
+/// Where it is asked for.
+pub(super) const ROUTE: &str = "/api/flashsales/{id}/purchase";
 
 /// What a shopper sends. Anything else in it, client-sent times above all, is ignored.
 #[derive(Default, JsonSchema, Deserialize)]
@@ -51,7 +54,7 @@ struct PurchaseBody {
 /// Buying.
 pub(super) fn routes() -> Api {
     Api::new().post(
-        "/api/flashsales/{id}/purchase",
+        ROUTE,
         purchase,
         Operation::new(Tag::Sale, "purchase", "Buy")
             .about(
@@ -99,8 +102,12 @@ pub(super) fn routes() -> Api {
     )
 }
 
+/// What came of a purchase that was accepted, now or before: how it is counted, and the body of a
+/// 202.
+type Accepted = (PurchaseOutcome, Vec<u8>);
+
 /// What came of it.
-type Bought = Result<(PurchaseOutcome, Response), Problem>;
+pub(super) type Bought = Result<Accepted, Problem>;
 
 /// Reserves units for the caller. The answer is sent once the reservation is on disk.
 pub(super) async fn purchase(
@@ -111,24 +118,42 @@ pub(super) async fn purchase(
     key: IdempotencyKey,
     request: Request,
 ) -> Response {
-    let outcome = match read(&shared, key, request).await {
-        Ok(wanted) => buy(&shared, caller, &client, &segment, &wanted).await,
-        Err(problem) => Err(problem),
-    };
-    let (kind, response) = match outcome {
-        Ok((PurchaseOutcome::Replayed, mut response)) => {
-            response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
-            (PurchaseOutcome::Replayed, response)
-        }
+    let wanted = read(&shared, key, request).await;
+    let bought = buy(&shared, caller, &client, &segment, wanted).await;
+    let (kind, body) = match bought {
         Ok(accepted) => accepted,
-        Err(problem) => (PurchaseOutcome::Refused(problem.code), problem.into_response()),
+        Err(problem) => return problem.into_response(),
     };
-    shared.metrics.purchase(kind);
-    shared.gate.counts.purchase(shared.gate.arm(caller, client.arm), kind);
+    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+    let mut response = (StatusCode::ACCEPTED, json, body).into_response();
+    if kind == PurchaseOutcome::Replayed {
+        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    }
     response
 }
 
-async fn buy(
+/// Buys what is `wanted`, and counts what came of it.
+pub(super) async fn buy(
+    shared: &Shared,
+    caller: Caller,
+    client: &Client,
+    segment: &Segment,
+    wanted: Result<Wanted, Problem>,
+) -> Bought {
+    let bought = match wanted {
+        Ok(wanted) => decide(shared, caller, client, segment, &wanted).await,
+        Err(problem) => Err(problem),
+    };
+    let kind = match &bought {
+        Ok((kind, _)) => *kind,
+        Err(problem) => PurchaseOutcome::Refused(problem.code),
+    };
+    shared.metrics.purchase(kind);
+    shared.gate.counts.purchase(shared.gate.arm(caller, client.arm), kind);
+    bought
+}
+
+async fn decide(
     shared: &Shared,
     caller: Caller,
     client: &Client,
@@ -136,6 +161,13 @@ async fn buy(
     wanted: &Wanted,
 ) -> Bought {
     let (app, gate) = (shared.app()?, &shared.gate);
+    // The rest of its shape: one unit costs no more than an amount may be.
+    if wanted.quantity > 1
+        && let Ok(activity) = segment.activity()
+        && app.engine.is_beyond_amounts(activity, wanted.quantity)
+    {
+        return Err(Problem::invalid("price times quantity must be at most 2^53"));
+    }
     let now_ms = app.engine.now_ms();
     let device = client.device.as_deref();
     gate.refuse_listed(Some(caller.user), client.ip, device, now_ms)?;
@@ -149,9 +181,10 @@ async fn buy(
         )?;
         let decided = turn::durable(app, decided).await?;
         if decided.as_ref().is_err_and(|refused| refused.refusal == Refusal::Ended)
-            && let Some(known) = known_in_sql(app, segment, caller, wanted)
+            && let Some(known) = known_in_sql(shared, client, segment, caller, wanted)
+            && let Some(replayed) = known.await?
         {
-            return known.await;
+            return Ok(replayed);
         }
         return told(shared, client, decided);
     }
@@ -163,8 +196,10 @@ async fn buy(
     {
         return told(shared, client, turn::durable(app, known).await?);
     }
-    if let Some(known) = known_in_sql(app, segment, caller, wanted) {
-        return known.await;
+    if let Some(known) = known_in_sql(shared, client, segment, caller, wanted)
+        && let Some(replayed) = known.await?
+    {
+        return Ok(replayed);
     }
     if app.engine.is_stopped() {
         gate.counts.refused(Reason::Stopped, Some(caller.user), client.ip);
@@ -184,32 +219,34 @@ async fn buy(
     told(shared, client, turn::durable(app, decided).await?)
 }
 
-/// What is answered of an activity that has left the engine's memory; `None` where it has not.
+/// The purchase that the request made of an activity that has left the engine's memory, if it made
+/// one; `None` at once where it has not. What was never bought is answered as of any activity: the
+/// kill switch and the limits come first.
 ///
 /// Boxed: a query is a large future, and every purchase would carry the room for one along.
 fn known_in_sql<'a>(
-    app: &'a App,
+    shared: &'a Shared,
+    client: &'a Client,
     segment: &Segment,
     caller: Caller,
     wanted: &'a Wanted,
-) -> Option<Pin<Box<dyn Future<Output = Bought> + Send + 'a>>> {
+) -> Option<Pin<Box<dyn Future<Output = Result<Option<Accepted>, Problem>> + Send + 'a>>> {
+    let app = shared.app().ok()?;
     let activity = segment.activity().ok()?;
     app.engine.archived(activity)?;
     Some(Box::pin(async move {
-        match archived::replay(app, activity, caller.user, &wanted.request_id).await? {
-            None => Err(Code::Ended.into()),
-            Some(row) if row.quantity != u64::from(wanted.quantity) => {
-                Err(Code::RequestIdReused.into())
-            }
-            Some(row) => Ok((PurchaseOutcome::Replayed, accepted(&AcceptedJson::from(&row))?)),
+        let row = archived::replay(app, activity, caller.user, &wanted.request_id).await?;
+        let Some(row) = row else { return Ok(None) };
+        shared.gate.repeated(&client.peer, shared.http().replays_per_connection.0)?;
+        if row.quantity != u64::from(wanted.quantity) {
+            return Err(Code::RequestIdReused.into());
         }
+        Ok(Some((PurchaseOutcome::Replayed, accepted(&AcceptedJson::from(&row))?)))
     }))
 }
 
-fn accepted(body: &AcceptedJson<'_>) -> Result<Response, Problem> {
-    let body = serde_json::to_vec(body).map_err(|_| Code::Internal)?;
-    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    Ok((StatusCode::ACCEPTED, json, body).into_response())
+fn accepted(body: &AcceptedJson<'_>) -> Result<Vec<u8>, Problem> {
+    Ok(serde_json::to_vec(body).map_err(|_| Code::Internal)?)
 }
 
 /// The answer of a decision that is durable.
@@ -225,7 +262,7 @@ fn told(shared: &Shared, client: &Client, decided: Result<Purchase, Refused>) ->
 }
 
 /// A purchase of the right shape.
-struct Wanted {
+pub(super) struct Wanted {
     request_id: String,
     quantity: u32,
 }
@@ -238,14 +275,24 @@ async fn read(
 ) -> Result<Wanted, Problem> {
     require_json(request.headers())?;
     let bytes = read_body(request, shared, BODY_BYTES_MAX).await?;
-    // With the id in the header and one unit wanted there is nothing left to say in a body.
-    let body: PurchaseBody =
-        if bytes.is_empty() { PurchaseBody::default() } else { parse_object(&bytes)? };
-    let request_id = body.client_request_id.or(key).ok_or_else(|| {
-        Problem::invalid("client_request_id (or the Idempotency-Key header) is required")
-    })?;
-    if !(1..=REQUEST_ID_BYTES_MAX).contains(&request_id.len()) {
-        return Err(Problem::invalid("client_request_id must have 1 to 64 bytes"));
+    Wanted::read(&bytes, key)
+}
+
+impl Wanted {
+    /// What `bytes`, a whole body, ask for; `key` is the header's.
+    ///
+    /// # Errors
+    /// `invalid_request`
+    pub(super) fn read(bytes: &[u8], key: Option<String>) -> Result<Self, Problem> {
+        // With the id in the header and one unit wanted there is nothing left to say in a body.
+        let body: PurchaseBody =
+            if bytes.is_empty() { PurchaseBody::default() } else { parse_object(bytes)? };
+        let request_id = body.client_request_id.or(key).ok_or_else(|| {
+            Problem::invalid("client_request_id (or the Idempotency-Key header) is required")
+        })?;
+        if !(1..=REQUEST_ID_BYTES_MAX).contains(&request_id.len()) {
+            return Err(Problem::invalid("client_request_id must have 1 to 64 bytes"));
+        }
+        Ok(Self { request_id, quantity: body.quantity.map_or(1, |units| units.0) })
     }
-    Ok(Wanted { request_id, quantity: body.quantity.map_or(1, |units| units.0) })
 }

@@ -24,9 +24,12 @@ pub(crate) struct RequestId(Arc<str>);
 impl RequestId {
     /// The id of the request with `headers`.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        let inbound =
-            headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| sane(id));
-        Self(inbound.map_or_else(unique, Arc::from))
+        Self::given(headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok()))
+    }
+
+    /// The id of a request that came with `inbound`.
+    pub(crate) fn given(inbound: Option<&str>) -> Self {
+        Self(inbound.filter(|id| sane(id)).map_or_else(unique, Arc::from))
     }
 
     /// The id as text.
@@ -56,13 +59,31 @@ static RUN: LazyLock<u64> =
 
 /// An id that no other of this run has, nor of another run.
 pub(crate) fn unique() -> Arc<str> {
-    Arc::from(format!("{:016x}{:016x}", *RUN, COUNTER.fetch_add(1, Ordering::Relaxed)))
+    let mut text = [0; 32];
+    let (run, count) = text.split_at_mut(16);
+    hexadecimal(*RUN, run);
+    hexadecimal(COUNTER.fetch_add(1, Ordering::Relaxed), count);
+    Arc::from(std::str::from_utf8(&text).unwrap_or_default())
+}
+
+/// Writes the sixteen digits of `number`, without the standard library's formatter: every request
+/// has an id.
+fn hexadecimal(number: u64, digits: &mut [u8]) {
+    for (two, byte) in digits.chunks_exact_mut(2).zip(number.to_be_bytes()) {
+        for (digit, half) in two.iter_mut().zip([byte >> 4, byte & 0xf]) {
+            *digit = b"0123456789abcdef"[usize::from(half)];
+        }
+    }
 }
 
 /// The trace context that continues an inbound one: its trace, a new span. `None` where there is
 /// none or it is malformed.
 pub(crate) fn continued(headers: &HeaderMap) -> Option<HeaderValue> {
-    let inbound = headers.get(&TRACEPARENT)?.to_str().ok()?;
+    continuing(headers.get(&TRACEPARENT)?.to_str().ok()?)
+}
+
+/// The trace context that continues `inbound`; `None` where it is malformed.
+pub(crate) fn continuing(inbound: &str) -> Option<HeaderValue> {
     let mut parts = inbound.split('-');
     let (version, trace, parent, flags) =
         (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

@@ -3,11 +3,13 @@
 //! | file | idea |
 //! |---|---|
 //! | [`tokens`] | bearer tokens: signed and verified, each key under one algorithm |
+//! | [`quick`] | the tokens that nearly everybody shows, verified without the library |
 //! | [`keys`] | where those keys come from, and how they are rotated |
 //! | [`passwords`] | argon2id on a bounded pool, at equal cost for accounts that don't exist |
 
 mod keys;
 mod passwords;
+mod quick;
 mod tokens;
 
 use engine::core::ids::UserId;

@@ -1,5 +1,5 @@
-//! A loop of its own for each core: a runtime on one thread, over a socket that it shares with the
-//! others, which commits what it decided when it comes to rest.
+//! A loop of its own for each core but one: a runtime on one thread, over a socket that it shares
+//! with the others, which commits what it decided when it comes to rest.
 //!
 //! ```text
 //! run        every task that is ready: requests are read and decided, and wait for the log
@@ -21,7 +21,7 @@ use tokio::sync::{Notify, oneshot};
 use wal::AbortOnPanic;
 
 use super::sockets::bind_shared;
-use super::{House, Listener, turn};
+use super::{House, Listener, loop_count, settle, turn};
 use crate::app::Shared;
 
 /// Idle this long after a commit, a loop lets a later frame vouch for its last one, as the log's
@@ -41,7 +41,7 @@ pub(crate) struct Cores {
 }
 
 impl Cores {
-    /// Listens on `address` with a loop for each core.
+    /// Listens on `address`, with as many loops as `shared` has bounds for.
     ///
     /// # Errors
     /// The address is taken, or the operating system refuses sockets or threads.
@@ -50,8 +50,8 @@ impl Cores {
         house: &House,
         shared: &Arc<Shared>,
     ) -> io::Result<Self> {
-        let count = std::thread::available_parallelism().map_or(1, usize::from);
-        let (address, sockets) = bind_shared(address, count)?;
+        let wanted = shared.http().loops;
+        let (address, sockets) = bind_shared(address, loop_count(wanted))?;
         let mut cores = Self { address, served: vec![], lives: vec![], threads: vec![] };
         for (number, socket) in sockets.into_iter().enumerate() {
             let (house, committed) = (house.clone(), Arc::new(Notify::new()));
@@ -63,6 +63,7 @@ impl Cores {
             let body = move || {
                 // A loop that is gone would leave its connections without an answer for ever.
                 let _guard = AbortOnPanic;
+                settle(wanted, number);
                 turn::begin();
                 runtime.block_on(serve(socket, house, sealing, tell_served, end_of_life));
                 // What blocks for long, the asking of a name or a comparison, is not waited for.
@@ -106,7 +107,12 @@ fn runtime(shared: &Arc<Shared>, committed: &Arc<Notify>) -> io::Result<Runtime>
             committed.notify_one();
         }
     };
-    Builder::new_current_thread().enable_all().on_thread_park(rest).build()
+    Builder::new_current_thread()
+        .enable_all()
+        .on_thread_park(rest)
+        // What blocks for long, the hash of a password, must not share the loop's core.
+        .on_thread_start(wal::stay_nowhere)
+        .build()
 }
 
 async fn serve(

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -43,6 +44,11 @@ impl Phase {
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
+    /// A request has begun, with bytes that came behind the one before.
+    pub(super) fn begun(&self) {
+        self.0.store(HEAD, Ordering::Relaxed);
+    }
+
     fn get(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
     }
@@ -63,6 +69,8 @@ pub(super) struct Patience {
 #[derive(Debug)]
 pub(super) struct Guard<S> {
     socket: S,
+    /// Read, and given back: what the next reads find first.
+    ahead: Bytes,
     phase: Phase,
     patience: Patience,
     read_clock: Clock,
@@ -73,7 +81,13 @@ impl<S> Guard<S> {
     pub(super) fn new(socket: S, phase: Phase, patience: Patience) -> Self {
         let mut read_clock = Clock::default();
         read_clock.start(patience.idle);
-        Self { socket, phase, patience, read_clock, write_clock: Clock::default() }
+        let (ahead, write_clock) = (Bytes::new(), Clock::default());
+        Self { socket, ahead, phase, patience, read_clock, write_clock }
+    }
+
+    /// Lets somebody else read what was read already.
+    pub(super) fn give_back(&mut self, bytes: Vec<u8>) {
+        self.ahead = bytes.into();
     }
 }
 
@@ -134,6 +148,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
+        if !this.ahead.is_empty() {
+            let count = this.ahead.len().min(buffer.remaining());
+            buffer.put_slice(&this.ahead.split_to(count));
+            return Poll::Ready(Ok(()));
+        }
         let phase = this.wind();
         let before = buffer.filled().len();
         match Pin::new(&mut this.socket).poll_read(cx, buffer) {

@@ -5,50 +5,42 @@
 //! helpers; beyond those it is closed without a word. Running out of file descriptors pauses the
 //! loop instead of ending it.
 //!
-//! There is such a loop on each [core](cores), with a runtime of its own; what it decides in a
-//! [turn] it makes durable itself.
+//! There are such loops on all [cores] but one, each with a runtime of its own; what a loop decides
+//! in a [turn] it makes durable itself. A connection that only buys goes the [short way](shortcut);
+//! from its first other request on it is [routed].
 
 mod cores;
 mod guard;
+mod loops;
 mod peer;
 mod refused;
+mod routed;
+mod shortcut;
 mod sockets;
 mod streamed;
 pub(crate) mod turn;
 
-use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Body;
-use axum::http::{HeaderValue, Request, header};
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
-use tower::Service as _;
 
 use crate::app::Shared;
 use crate::http::problem::Code;
 use guard::{Guard, Patience, Phase};
+use shortcut::Rest;
 
 pub(crate) use cores::Cores;
+pub(crate) use loops::{loop_count, settle};
 pub(crate) use peer::Peer;
 pub(crate) use sockets::{bind, bind_shared};
 pub(crate) use streamed::Streamed;
-
-/// Headers of one request; browsers behind two proxies send some thirty.
-const HEADERS_MAX: usize = 64;
-
-/// Bytes of a request's head, and of what is read ahead of it.
-const BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 /// How long the loop rests after an accept that failed (no descriptors, no memory): at once it
 /// would spin.
@@ -158,50 +150,13 @@ impl Listener {
                 header: http.header_timeout,
                 write: http.write_timeout,
             };
-            let guard = Guard::new(stream, phase.clone(), patience);
-            let socket = TokioIo::new(refused::Refused::new(guard));
-            let service = service_fn(|mut request: Request<Incoming>| {
-                phase.busy();
-                if turn::is_overdue()
-                    && let Ok(app) = shared.app()
-                {
-                    turn::end(app);
-                }
-                request.extensions_mut().insert(peer.clone());
-                let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
-                let answer = router.clone().call(request.map(Body::new));
-                let phase = phase.clone();
-                async move {
-                    let answer = answer.await;
-                    let mut answer = answer.map(|answer| streamed::ended(answer, phase));
-                    if let (Ok(answer), true) = (&mut answer, is_chunked) {
-                        // hyper drops a Content-Length beside it: whoever stands before us may
-                        // have counted by that one. So nothing behind such a body is a request.
-                        let close = HeaderValue::from_static("close");
-                        answer.headers_mut().insert(header::CONNECTION, close);
-                    }
-                    answer.map_err(|never: Infallible| match never {})
-                }
-            });
-            let connection = http1::Builder::new()
-                .header_read_timeout(None)
-                // A client may say "this is all" and wait for its answer: a purchase that was
-                // decided must be told.
-                .half_close(true)
-                .max_headers(HEADERS_MAX)
-                .max_buf_size(BUFFER_BYTES_MAX)
-                // With it an answer would wait for as long as the next request is incomplete, and
-                // the answer to a broken one would never leave.
-                .pipeline_flush(false)
-                .serve_connection(socket, service);
-            tokio::pin!(connection);
-            // How a connection ends is its client's affair: whatever the error, nothing is
-            // logged that a client could make us log.
-            tokio::select! {
-                _ = connection.as_mut() => {}
-                () = shared.stop.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    let _ = connection.await;
+            let mut guard = Guard::new(stream, phase.clone(), patience);
+            match shortcut::serve((&mut guard, &phase), &peer, &shared).await {
+                Rest::Nothing => {}
+                Rest::Other(bytes) => {
+                    guard.give_back(bytes);
+                    // Boxed: it is large, and who only buys never needs it.
+                    Box::pin(routed::serve((guard, phase), peer, (router, &shared))).await;
                 }
             }
         });

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use engine::{Engine, LogUnavailable, Pending};
 use wal::AbortOnPanic;
 
-use crate::app::App;
+use crate::app::{App, Shared};
 
 /// Decisions of one turn: about a frame of the log.
 const DECIDED_MAX: u32 = 1024;
@@ -60,9 +60,13 @@ pub(crate) async fn durable<T>(app: &App, pending: Pending<T>) -> Result<T, LogU
     pending.durable().await
 }
 
-/// Whether a turn has lasted long enough: a loop that always has something to do never rests.
-pub(super) fn is_overdue() -> bool {
-    matches!(TURN.get(), Some(Turn { decided: 1.., since }) if since.elapsed() >= TURN_MAX)
+/// Ends a turn that has lasted long enough: a loop that always has something to do never rests.
+pub(super) fn end_overdue(shared: &Shared) {
+    let is_overdue =
+        matches!(TURN.get(), Some(Turn { decided: 1.., since }) if since.elapsed() >= TURN_MAX);
+    if is_overdue && let Ok(app) = shared.app() {
+        end(app);
+    }
 }
 
 /// Commits what this thread has decided; whether there was anything.

@@ -62,6 +62,13 @@ impl Reply<'_> {
         self.end();
     }
 
+    /// A string of bytes, made of parts.
+    pub(super) fn bulk_of<const N: usize>(&mut self, parts: [&[u8]; N]) {
+        self.header(b'$', parts.iter().map(|part| part.len()).sum::<usize>());
+        parts.iter().for_each(|part| self.out.extend_from_slice(part));
+        self.end();
+    }
+
     /// A string.
     pub(super) fn text(&mut self, text: &str) {
         self.bulk(text.as_bytes());
@@ -146,6 +153,7 @@ mod tests {
             (|it| it.unsigned(7), ":7\r\n", ":7\r\n"),
             (|it| it.bulk(b""), "$0\r\n\r\n", "$0\r\n\r\n"),
             (|it| it.decimal(42), "$2\r\n42\r\n", "$2\r\n42\r\n"),
+            (|it| it.bulk_of([b"1", b"", b"07"]), "$3\r\n107\r\n", "$3\r\n107\r\n"),
             (|it| it.null(), "$-1\r\n", "_\r\n"),
             (|it| it.array(3), "*3\r\n", "*3\r\n"),
             (|it| it.map(2), "*4\r\n", "%2\r\n"),

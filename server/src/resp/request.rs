@@ -218,6 +218,14 @@ fn header(
     (wrong, too_long): (ProtocolError, ProtocolError),
 ) -> Result<Option<(i64, usize)>, ProtocolError> {
     let rest = &input[at..];
+    // Nearly every header has one digit or two.
+    match rest {
+        [ones @ b'1'..=b'9', b'\r', b'\n', ..] => return Ok(Some((digit(*ones), at + 3))),
+        [tens @ b'1'..=b'9', ones @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            return Ok(Some((10 * digit(*tens) + digit(*ones), at + 4)));
+        }
+        _ => {}
+    }
     let window = &rest[..rest.len().min(HEADER_BYTES_MAX)];
     let Some(digits) = window.iter().position(|byte| *byte == b'\r') else {
         return if window.len() == HEADER_BYTES_MAX { Err(too_long) } else { Ok(None) };
@@ -230,6 +238,10 @@ fn header(
         }
         Some(_) => Err(wrong),
     }
+}
+
+const fn digit(byte: u8) -> i64 {
+    (byte - b'0') as i64
 }
 
 /// A number as Redis writes one: no plus sign, no leading zeros.

@@ -35,7 +35,7 @@ pub(crate) type Bodies = Vec<Vec<u8>>;
 pub(crate) static WRITTEN: LazyLock<(Image, Bodies)> = LazyLock::new(written);
 
 /// Records of [`written`]: at two or three blocks a frame four segments are begun.
-const RECORDS: u64 = 14;
+const RECORDS: u8 = 14;
 
 fn written() -> (Image, Bodies) {
     let device = SimDevice::new(Image::empty(7));
@@ -43,7 +43,7 @@ fn written() -> (Image, Bodies) {
     let (log, _) = opened.expect("an empty disk takes a log");
     let mut bodies = Bodies::new();
     for number in 0..RECORDS {
-        let body = vec![number as u8 ^ 0x5A; 40 + 97 * number as usize];
+        let body = vec![number ^ 0x5A; 40 + 97 * usize::from(number)];
         let room = record_bytes(body.len());
         let mut batch = log.begin(0, room, Class::Reserved).expect("there is room");
         batch.command(room);
@@ -82,7 +82,6 @@ fn golden() -> Image {
         "wal/seg-0000000000000007.log",
         "wal/seg-0000000000000008.log",
         "wal/seg-0000000000000009.log",
-        "wal/spare-000000000000000a.log",
         "wal/spare-000000000000000b.log",
     ];
     let mut image = Image::empty(1);
@@ -147,7 +146,7 @@ fn change(op: u8, bytes: &mut Vec<u8>, image: &Image, paths: &[String], spelled:
             let offset = if op % 8 == 2 { spelled.number() % BLOCK } else { spelled.byte().into() };
             let value = spelled.byte();
             if let Some(byte) = bytes.get_mut(block * BLOCK + offset) {
-                *byte = if op % 8 == 0 { *byte ^ value } else { value };
+                *byte = if op.is_multiple_of(8) { *byte ^ value } else { value };
             }
         }
         3 => bytes.truncate(spelled.number()),

@@ -21,14 +21,19 @@ impl<S: Send + Sync> FromRequestParts<S> for IdempotencyKey {
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
         let Some(value) = single(&parts.headers, &IDEMPOTENCY_KEY)? else { return Ok(Self(None)) };
+        Self::read(value)
+    }
+}
+
+impl IdempotencyKey {
+    /// The key that the header's value holds.
+    pub(crate) fn read(value: &str) -> Result<Self, Problem> {
         let key = unquoted(value)
             .filter(|key| (1..=REQUEST_ID_BYTES_MAX).contains(&key.len()))
             .ok_or_else(|| Problem::invalid("Idempotency-Key must be a key of 1 to 64 bytes"))?;
         Ok(Self(Some(key)))
     }
-}
 
-impl IdempotencyKey {
     /// The key, where the endpoint can't do without.
     pub(crate) fn required(self) -> Result<String, Problem> {
         self.0.ok_or_else(|| Problem::invalid("the Idempotency-Key header is required"))

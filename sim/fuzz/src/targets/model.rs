@@ -10,7 +10,7 @@ use proptest::test_runner::TestRunner;
 #[allow(dead_code, clippy::unwrap_used, reason = "the test's own code, which panics to fail")]
 mod history;
 #[path = "../../../../engine/tests/model_based/op.rs"]
-#[allow(dead_code, reason = "the test's own code")]
+#[allow(dead_code, clippy::unwrap_used, reason = "the test's own code, which panics to fail")]
 mod op;
 #[path = "../../../../engine/tests/support/mod.rs"]
 #[allow(dead_code, clippy::unwrap_used, reason = "the test's own code, which panics to fail")]

@@ -1,0 +1,130 @@
+//! The answer to a plain purchase, as hyper would write it.
+
+use std::cell::Cell;
+use std::time::{Duration, UNIX_EPOCH};
+
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+
+use crate::http::purchase::{Bought, IDEMPOTENCY_REPLAYED};
+use crate::http::request_id::{RequestId, TRACEPARENT, X_REQUEST_ID};
+use crate::metrics::PurchaseOutcome;
+use crate::time::wall_seconds;
+
+/// What every answer carries.
+pub(super) struct Envelope {
+    /// The request's id.
+    pub(super) request_id: RequestId,
+    /// The trace that goes on.
+    pub(super) trace: Option<HeaderValue>,
+    /// Nothing follows on this connection.
+    pub(super) is_last: bool,
+}
+
+/// Appends the answer to `out`; its status.
+pub(super) fn write(bought: &Bought, envelope: &Envelope, out: &mut Vec<u8>) -> StatusCode {
+    let (status, rendered);
+    let body = match bought {
+        Ok((_, body)) => {
+            status = StatusCode::ACCEPTED;
+            body.as_slice()
+        }
+        Err(problem) => {
+            status = problem.code.status();
+            rendered = problem.body();
+            &rendered
+        }
+    };
+    let reason = status.canonical_reason().unwrap_or_default();
+    for part in ["HTTP/1.1 ", status.as_str(), " ", reason, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    match bought {
+        Ok((kind, _)) => {
+            line("content-type", b"application/json", out);
+            if *kind == PurchaseOutcome::Replayed {
+                line(IDEMPOTENCY_REPLAYED.as_str(), b"true", out);
+            }
+        }
+        Err(problem) => {
+            let mut headers = HeaderMap::new();
+            problem.add_headers(&mut headers);
+            headers.iter().for_each(|(name, value)| line(name.as_str(), value.as_bytes(), out));
+        }
+    }
+    line(X_REQUEST_ID.as_str(), envelope.request_id.as_str().as_bytes(), out);
+    if let Some(trace) = &envelope.trace {
+        line(TRACEPARENT.as_str(), trace.as_bytes(), out);
+    }
+    line("content-length", itoa::Buffer::new().format(body.len()).as_bytes(), out);
+    if envelope.is_last {
+        line("connection", b"close", out);
+    }
+    line("date", &date(), out);
+    out.extend_from_slice(b"\r\n");
+    out.extend_from_slice(body);
+    status
+}
+
+fn line(name: &str, value: &[u8], out: &mut Vec<u8>) {
+    for part in [name.as_bytes(), b": ", value, b"\r\n"] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// Bytes of a date, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
+const DATE_BYTES: usize = 29;
+
+thread_local! {
+    /// The last second that was written, and how.
+    static DATE: Cell<(u64, [u8; DATE_BYTES])> = const { Cell::new((0, [b' '; DATE_BYTES])) };
+}
+
+/// The present second: written once in it, by each loop.
+fn date() -> [u8; DATE_BYTES] {
+    let second = wall_seconds();
+    let (written, mut date) = DATE.get();
+    if written != second {
+        let text = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+        if let Ok(bytes) = text.as_bytes().try_into() {
+            date = bytes;
+        }
+        DATE.set((second, date));
+    }
+    date
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::problem::{Code, Problem};
+
+    fn written(bought: &Bought, is_last: bool) -> String {
+        let envelope = Envelope { request_id: RequestId::given(Some("a-1")), trace: None, is_last };
+        let mut out = Vec::new();
+        write(bought, &envelope, &mut out);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn an_answer_has_the_length_it_says_and_what_every_answer_carries() {
+        let accepted = |kind| Ok((kind, b"{\"a\":1}".to_vec()));
+        let known = "idempotency-replayed: true\r\n";
+        for (bought, begins, has) in [
+            (accepted(PurchaseOutcome::Accepted), "HTTP/1.1 202 Accepted\r\n", ""),
+            (accepted(PurchaseOutcome::Replayed), "HTTP/1.1 202 Accepted\r\n", known),
+            (Err(Code::SoldOut.into()), "HTTP/1.1 409 Conflict\r\n", "\"sold_out\""),
+            (Err(Code::Overloaded.into()), "HTTP/1.1 503 Service", "\r\nretry-after: 1\r\n"),
+            (Err(Problem::invalid("why")), "HTTP/1.1 400 Bad Request\r\n", "\"detail\":\"why\""),
+        ] {
+            let text = written(&bought, false);
+            let (head, body) = text.split_once("\r\n\r\n").unwrap();
+            assert!(head.starts_with(begins) && text.contains(has), "{text}");
+            assert_eq!(text.contains(known), has == known, "{text}");
+            assert!(head.contains(&format!("\r\ncontent-length: {}\r\n", body.len())), "{text}");
+            assert!(head.contains("\r\nx-request-id: a-1\r\n"), "{text}");
+            assert!(head.contains("\r\ndate: ") && head.ends_with(" GMT"), "{text}");
+            assert!(!head.contains("\r\nconnection: "), "{text}");
+            assert!(written(&bought, true).contains("\r\nconnection: close\r\n"));
+        }
+    }
+}

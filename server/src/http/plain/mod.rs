@@ -1,0 +1,111 @@
+//! The short way of a plain purchase.
+//!
+//! In a rush nearly every request is the same one: a purchase with a token and a small JSON body.
+//! Such a request is read where it lies and answered without what a general server does for
+//! requests that it can't foresee; whatever is not plain is left, byte for byte, to the router,
+//! which refuses what is wrong. So this way decides nothing that the router would refuse, and has
+//! no errors of its own: what is asked before a sale, the decision and the documents of refusals
+//! are [`purchase`](super::purchase)'s and the gate's.
+//!
+//! | file | idea |
+//! |---|---|
+//! | [`head`] | which requests are plain, in one table |
+//! | [`answer`] | the bytes of an answer |
+
+mod answer;
+mod head;
+
+use std::sync::Arc;
+
+use super::input::{Client, IdempotencyKey, Segment};
+use super::purchase::{self, ROUTE, Wanted};
+use super::request_id::{RequestId, continuing};
+use crate::app::Shared;
+use crate::canary::Arm;
+use crate::gate::device;
+use crate::identity::{Caller, bearer};
+use crate::listener::Peer;
+use answer::Envelope;
+use head::{Field, Head, Verdict};
+
+/// What a connection has sent.
+pub(crate) enum Sent<'a> {
+    /// The beginning of a request that may become a plain one; whether its head is whole.
+    Part { has_head: bool },
+    /// A plain purchase.
+    Purchase(Plain<'a>),
+    /// Something for the router.
+    Elsewhere,
+}
+
+/// A plain purchase, of somebody whose token is good.
+pub(crate) struct Plain<'a> {
+    /// Bytes of the whole request.
+    pub(crate) bytes: usize,
+    head: Head<'a>,
+    caller: Caller,
+    client: Client,
+    wanted: Wanted,
+}
+
+/// Looks at the beginning of `input`.
+pub(crate) fn read<'a>(input: &'a [u8], shared: &Arc<Shared>, peer: &Peer) -> Sent<'a> {
+    let head = match head::read(input) {
+        Verdict::Incomplete => return Sent::Part { has_head: false },
+        Verdict::Elsewhere => return Sent::Elsewhere,
+        Verdict::Plain(head) => head,
+    };
+    let bytes = head.bytes + head.body_bytes;
+    let Some(body) = input.get(head.bytes..bytes) else { return Sent::Part { has_head: true } };
+    plain(head, body, shared, peer).map_or(Sent::Elsewhere, Sent::Purchase)
+}
+
+/// The purchase, where everything in it has the right shape.
+fn plain<'a>(head: Head<'a>, body: &[u8], shared: &Shared, peer: &Peer) -> Option<Plain<'a>> {
+    let is_json = |media: &str| {
+        media.split(';').next().is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json"))
+    };
+    let by_proxy = shared.gate.proxies.trust(peer.ip());
+    let by_tls = by_proxy && head.get(Field::ForwardedProto) == Some("https");
+    let is_admitted = by_tls || !shared.gate.require_tls;
+    if !is_admitted || !head.get(Field::ContentType).is_none_or(is_json) {
+        return None;
+    }
+    let caller = shared.verify(bearer(head.get(Field::Authorization)?)?).ok()?.caller;
+    let forwarded = head.get(Field::ForwardedFor);
+    let name = match head.get(Field::Device) {
+        None => None,
+        Some(text) => Some(device(text)?.to_owned()),
+    };
+    let client = Client {
+        peer: peer.clone(),
+        ip: shared.gate.proxies.client(peer.ip(), forwarded.into_iter()),
+        device: name,
+        arm: head.get(Field::Canary).and_then(Arm::from_name),
+        admission: head.get(Field::Admission).map(str::to_owned),
+    };
+    let key = match head.get(Field::IdempotencyKey) {
+        None => None,
+        Some(value) => IdempotencyKey::read(value).ok()?.0,
+    };
+    let wanted = Wanted::read(body, key).ok()?;
+    let bytes = head.bytes + head.body_bytes;
+    Some(Plain { bytes, head, caller, client, wanted })
+}
+
+impl Plain<'_> {
+    /// Buys, and appends the answer to `out`; nothing follows it on this connection where it
+    /// `is_last`.
+    pub(crate) async fn answer(self, shared: &Shared, is_last: bool, out: &mut Vec<u8>) {
+        let Self { head, caller, client, wanted, .. } = self;
+        let envelope = Envelope {
+            request_id: RequestId::given(head.get(Field::RequestId)),
+            trace: head.get(Field::TraceParent).and_then(continuing),
+            is_last,
+        };
+        let segment = Segment(head.activity.to_owned());
+        let bought = purchase::buy(shared, caller, &client, &segment, Ok(wanted)).await;
+        let status = answer::write(&bought, &envelope, out);
+        shared.metrics.request(Some(ROUTE), status);
+    }
+}
