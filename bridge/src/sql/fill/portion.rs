@@ -103,8 +103,8 @@ pub(crate) struct Portion {
     pub(super) made_ms: u64,
     /// The shards met, each with the sequence that the images cover.
     pub(crate) marks: BTreeMap<u16, u64>,
-    /// Whom the images speak of, each with the sequence that its shard's images cover: what they say
-    /// was so by then.
+    /// Whom the images speak of, each with the sequence that its shard's images cover: what they
+    /// say was so by then.
     said: BTreeMap<ReservationId, u64>,
     images: usize,
 }
