@@ -225,12 +225,15 @@ fn listen_resp(
         address,
         bounds: settings.resp.clone(),
         users: config::resp_users(&settings.resp)?,
+        tls: config::resp_tls(&settings.resp)?,
         test_clock: settings.test_clock,
         drain_timeout: settings.http.drain_timeout,
     };
+    let is_encrypted = options.tls.is_some();
     let server = RespServer::start(options, shared);
     let server = server.map_err(|source| ServeError::Bind { address, source })?;
-    announce(&format!("listening on redis://{}", server.address));
+    let scheme = if is_encrypted { "rediss" } else { "redis" };
+    announce(&format!("listening on {scheme}://{}", server.address));
     Ok(server)
 }
 

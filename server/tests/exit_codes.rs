@@ -280,6 +280,36 @@ fn a_control_file_that_is_none_is_refused() {
 }
 
 #[test]
+fn a_control_file_of_another_log_and_one_cut_short_are_refused() {
+    let (ours, theirs) = (sold(1), sold(1));
+    let control = ours.path().join("CONTROL");
+    let content = fs::read(&control).unwrap();
+    fs::copy(theirs.path().join("CONTROL"), &control).unwrap();
+    assert_refused_untouched(ours.path(), REFUSED, &["another log"]);
+    for bytes in [0, 100] {
+        fs::write(&control, &content[..bytes]).unwrap();
+        assert_refused_untouched(ours.path(), REFUSED, &["CONTROL"]);
+    }
+}
+
+/// Even for root: what is mounted goes with the process.
+#[test]
+fn a_file_system_that_takes_no_writes_is_refused() {
+    let data_dir = sold(1);
+    let before = tree(data_dir.path());
+    let script = r#"mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" || exit 9
+        exec "$2" serve --demo --listen 127.0.0.1:0 --data-dir "$1""#;
+    let mut command = std::process::Command::new("unshare");
+    if !rustix::process::geteuid().is_root() {
+        command.args(["--user", "--map-root-user"]);
+    }
+    command.args(["--mount", "sh", "-c", script, "sh"]).arg(data_dir.path());
+    let output = command.arg(env!("CARGO_BIN_EXE_sluice")).output().unwrap();
+    assert_refused(&output, REFUSED, &["ead-only"]);
+    assert!(before == tree(data_dir.path()), "changed on disk");
+}
+
+#[test]
 fn a_newer_format_is_refused_by_its_version() {
     let data_dir = sold(3);
     let segment = segments(data_dir.path()).remove(0);

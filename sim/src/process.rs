@@ -161,7 +161,9 @@ impl Process {
             format: FORMAT,
             accept_file_system: false,
             companions: Vec::new(),
-            on_fatal: Box::new(move |_| {
+            on_fatal: Box::new(move |why| {
+                // Told on as a panic, which no fault of the disk may lead to.
+                assert!(!why.is_panic(), "{why}");
                 fatal.fetch_add(1, Ordering::Relaxed);
             }),
         };

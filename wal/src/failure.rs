@@ -11,10 +11,11 @@
 //! | a spare, made or      | moves it to `quarantine/`            |                              |
 //! | headed                |                                      |                              |
 //! | CONTROL, a directory  |                                      |                              |
+//! | none: a panic         |                                      |                              |
 //!
 //! A broken disk may refuse the last act too. So whatever a run did not close stays suspect
-//! without a note: its last segment is removed when it is given back, not used again, and a spare
-//! counts as one only if the disk itself gives back nothing but zeros.
+//! without a note: its last segment is removed when it is given back, not used again, and of its
+//! spares only those are used that the disk itself gives back as nothing but zeros.
 //!
 //! The owner is told before that last act: a disk that hangs delays no exit.
 
@@ -24,7 +25,7 @@ use crate::committer::Parts;
 use crate::control::Control;
 use crate::device::Device;
 use crate::error::LogUnavailable;
-use crate::fatal::Fatal;
+use crate::fatal::{Fatal, Panicked};
 use crate::ids::SegmentId;
 use crate::limits::NEVER_RECYCLE_MAX;
 use crate::names;
@@ -81,6 +82,25 @@ pub(crate) fn fail_spare(parts: &Parts, failed: Failed) -> LogUnavailable {
         let _ = set_aside(&*parts.device, &path);
     }
     LogUnavailable
+}
+
+/// Runs `act`, which leaves the end of the log, or a spare, half way through something where it
+/// panics: nobody may take that up, so the log has failed. The panic goes no further: unwinding
+/// through a guard that aborts it would end the process before its callers are told.
+pub(crate) fn guarded<T>(
+    parts: &Parts,
+    act: impl FnOnce() -> Result<T, LogUnavailable>,
+) -> Result<T, LogUnavailable> {
+    // The model checkers end their executions by unwinding through everything.
+    if cfg!(any(loom, shuttle)) {
+        return act();
+    }
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(act)).unwrap_or_else(|_| {
+        let path = parts.device.display(names::WAL_DIR);
+        let source = io::Error::other(Panicked);
+        fail(parts, Failure { op: "write to", path, source, seen: Seen::Nothing });
+        Err(LogUnavailable)
+    })
 }
 
 /// Notes in CONTROL that a segment saw an error. A full list changes nothing: see above.

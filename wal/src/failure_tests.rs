@@ -1,7 +1,11 @@
-use crate::Log;
-use crate::device::sim::{Fault, FaultKind, SimDevice};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::device::sim::{Fault, FaultKind, Op, SimDevice};
+use crate::limits::SPARES;
 use crate::retire::Retired;
-use crate::testing::{append, disk, frame, open, rotate, snapshot};
+use crate::testing::{append, disk, frame, open, options, rotate, snapshot};
+use crate::{Busy, Class, Log, SpareMade, Ticket};
 
 /// Lets the operation fail that comes `after` others, once.
 fn fail_after(device: &SimDevice, after: u64) {
@@ -72,5 +76,74 @@ fn a_segment_is_used_again_after_a_clean_end_and_removed_after_another() {
         let Retired { segments, recycled, quarantined, left } = give_back(&log);
         assert_eq!((quarantined, left), (0, 0));
         assert_eq!(segments - recycled, u64::from(!clean), "clean: {clean}");
+    }
+}
+
+/// An I/O error may have ended a run that no one could note: the disk refused that, too.
+#[test]
+fn a_used_spare_is_taken_over_after_a_clean_end_alone() {
+    for clean in [true, false] {
+        let device = disk();
+        let (log, _) = open(&device);
+        // The only spares are those that were segments.
+        (0..4).for_each(|_| rotate(&log, 30));
+        give_back(&log);
+        let recycled = log.metrics().spares;
+        assert!(recycled >= SPARES as u64, "one is taken by the next start");
+        if clean {
+            log.close().unwrap();
+        }
+        drop(log);
+        let left = open(&device).0.metrics().spares;
+        assert_eq!(left, if clean { SPARES as u64 - 1 } else { 0 }, "clean: {clean}");
+    }
+}
+
+/// A panic in a commit leaves it half done: the log fails as for an I/O error, whoever holds it.
+#[test]
+fn a_panic_in_a_commit_fails_the_log_and_is_told_to_all() {
+    let device = disk();
+    let told = Arc::new(AtomicU64::new(0));
+    let tell = Arc::clone(&told);
+    let options = options(Box::new(move |fatal| {
+        assert!(fatal.is_panic() && fatal.to_string().contains("wal"), "{fatal}");
+        tell.fetch_add(1, Ordering::Relaxed);
+    }));
+    let (log, _) = Log::open(Arc::new(device.clone()), options, &mut |_| Ok(())).unwrap();
+    frame(&log, 3, 100);
+    let durable = log.durable_lsn();
+    append(&log, 1, 100);
+    let ticket = Ticket { shard: 0, shard_seq: log.last_seq(0) };
+    device.observe(Some(Box::new(|op, _| assert!(op != Op::Sync, "planted"))));
+    assert!(log.commit().is_err() && log.is_poisoned());
+    device.observe(None);
+    assert!(matches!(log.begin(0, 64, Class::Reserved).map(drop), Err(Busy::LogUnavailable)));
+    assert!(log.wait_durable(ticket).is_err() && log.commit().is_err() && log.close().is_err());
+    assert_eq!((told.load(Ordering::Relaxed), log.durable_lsn()), (1, durable));
+    drop(log);
+    assert!(open(&device).0.durable_lsn() >= durable);
+}
+
+/// Spares are read when they are used, not when a log is opened: what is none is passed over there.
+#[test]
+fn a_spare_with_anything_but_zeros_in_it_becomes_no_segment() {
+    let device = disk();
+    let (log, _) = open(&device);
+    while log.make_spare().unwrap() == SpareMade::Made {}
+    drop(log);
+    let mut image = device.image();
+    let spares: Vec<_> = files(&device, "wal/spare-");
+    for path in &spares[..2] {
+        let mut bytes = image.content(path).unwrap();
+        *bytes.last_mut().unwrap() = 1;
+        image.set_content(path, &bytes);
+    }
+    let device = SimDevice::new(image);
+    let (log, _) = open(&device);
+    rotate(&log, 30);
+    assert_eq!(files(&device, "wal/seg-").len(), 3);
+    for path in files(&device, "wal/") {
+        let last = *device.image().content(&path).unwrap().last().unwrap();
+        assert_eq!(last, 0, "{path}");
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use crate::abort::AbortOnPanic;
 use crate::committer::{Parts, Tail};
 use crate::control::Format;
 use crate::device::{Device, Lock};
@@ -14,7 +13,6 @@ use crate::metrics::Metrics;
 use crate::open::{OpenOptions, OpenReport, Opening};
 use crate::reader::Reader;
 use crate::recover::{self, Replay};
-use crate::retire::LogParts;
 use crate::spares::SpareMade;
 use crate::sync::{Mutex, block_on};
 
@@ -55,8 +53,19 @@ impl Log {
         Opening::begin(device, options)?.replay(replay)?.finish()
     }
 
-    pub(crate) fn parts(&self) -> LogParts<'_> {
-        (&self.inner.parts, &self.inner.tail)
+    pub(crate) fn parts(&self) -> &Parts {
+        &self.inner.parts
+    }
+
+    /// Does something with the end of the log, which one at a time has.
+    pub(crate) fn with_tail<T>(
+        &self,
+        act: impl FnOnce(&mut Tail, &Parts) -> Result<T, LogUnavailable>,
+    ) -> Result<T, LogUnavailable> {
+        let parts = &self.inner.parts;
+        // Given back after a failure is told: who waits for it finds a log that has failed.
+        let mut tail = self.inner.tail.lock();
+        failure::guarded(parts, || act(&mut tail, parts))
     }
 
     /// Reserves room for `bytes` (the sum of the records' [`record_bytes`](crate::record_bytes))
@@ -67,12 +76,12 @@ impl Log {
 
     /// Makes what is waiting durable, as far as one frame holds it.
     pub fn commit(&self) -> Result<Committed, LogUnavailable> {
-        self.inner.tail.lock().commit(&self.inner.parts)
+        self.with_tail(|tail, parts| tail.commit(parts))
     }
 
     /// Writes a watermark if the last frame has no later one that vouches for it.
     pub fn seal_idle(&self) -> Result<(), LogUnavailable> {
-        self.inner.tail.lock().seal_idle(&self.inner.parts)
+        self.with_tail(|tail, parts| tail.seal_idle(parts))
     }
 
     /// Makes a spare segment if one is missing.
@@ -81,10 +90,15 @@ impl Log {
         if parts.watermark.is_poisoned() {
             return Err(LogUnavailable);
         }
-        parts
-            .spares
-            .make(&*parts.device, &parts.intake)
-            .map_err(|failed| failure::fail_spare(parts, failed))
+        failure::guarded(parts, || {
+            let made = parts.spares.make(&*parts.device, &parts.intake);
+            made.map_err(|failed| failure::fail_spare(parts, failed))
+        })
+    }
+
+    /// Reads the spares that an earlier run left.
+    pub(crate) fn check_spares(&self) {
+        self.inner.parts.spares.check(&*self.inner.parts.device);
     }
 
     /// Whether the disk had no room for the spare segment that was to be made last.
@@ -98,16 +112,17 @@ impl Log {
         let parts = &self.inner.parts;
         parts.intake.close();
         parts.spares.stop();
-        let mut tail = self.inner.tail.lock();
-        while tail.commit(parts)? != Committed::Nothing {}
-        Ok(tail.data_chain())
+        self.with_tail(|tail, parts| {
+            while tail.commit(parts)? != Committed::Nothing {}
+            Ok(tail.data_chain())
+        })
     }
 
     /// Ends the log cleanly: refuses new records, makes those that wait durable, and says so in
     /// CONTROL. The directory is given back when the last clone is dropped.
     pub fn close(&self) -> Result<(), LogUnavailable> {
         self.quiesce()?;
-        self.inner.tail.lock().close(&self.inner.parts)
+        self.with_tail(|tail, parts| tail.close(parts))
     }
 
     /// Ends every wait, present and to come, with [`LogUnavailable`]: what ran the commits is gone.
@@ -129,9 +144,8 @@ impl Log {
     pub fn wait_durable(&self, ticket: Ticket) -> Result<(), LogUnavailable> {
         while self.durable_seq(ticket.shard) < ticket.shard_seq {
             let Some(mut tail) = self.inner.tail.try_lock() else { break };
-            // A commit that ends half way leaves a tail that no other may take up.
-            let _guard = AbortOnPanic;
-            if tail.commit(&self.inner.parts)? == Committed::Nothing {
+            let parts = &self.inner.parts;
+            if failure::guarded(parts, || tail.commit(parts))? == Committed::Nothing {
                 break;
             }
         }
@@ -191,6 +205,7 @@ impl Log {
         let parts = &self.inner.parts;
         Metrics {
             in_flight_bytes: parts.intake.in_flight_bytes(),
+            sync_under_way_us: parts.counters.under_way_us(parts.device.now_us()),
             new_admitted: parts.intake.admits_new(),
             spares: parts.spares.len() as u64,
             log_bytes: parts.retention.bytes(),
@@ -199,6 +214,8 @@ impl Log {
             snapshot_bytes: parts.retention.snapshot().map_or(0, |it| it.bytes),
             backlog_bytes: parts.retention.backlog_bytes(),
             backlog_late: parts.retention.is_late(),
+            segment_age_ms: (parts.device.now_us() / 1000)
+                .saturating_sub(parts.retention.active_since_ms()),
             ..parts.counters.read()
         }
     }

@@ -142,7 +142,7 @@ impl Opening {
         self.replay_into(&mut EachRecord(replay))
     }
 
-    /// The same, into an owner that is shown what comes next.
+    /// The same, into an owner that takes many records at once.
     pub fn replay_into(mut self, replay: &mut dyn Replaying) -> Result<Judged, OpenError> {
         sync_tail(&*self.device, &mut self.control, &*self.control_file)?;
         let how = (Reach::Everything, Extent::Needed);
@@ -199,7 +199,7 @@ impl Judged {
             .map_err(io_error(&*device, "write", "LOCK"))?;
 
         tidy_up(&*device, &control, &snapshots).map_err(io_error(&*device, "tidy up", ""))?;
-        let spares = Spares::adopt(&*device, &control).map_err(io_error(
+        let spares = Spares::adopt(&*device, &control, closed).map_err(io_error(
             &*device,
             "read",
             names::WAL_DIR,
@@ -334,7 +334,8 @@ pub(crate) fn sync_control(device: &dyn Device) -> Result<(), OpenError> {
 
 /// Makes durable what a killed process left in the page cache, before it is read and believed: a
 /// power cut after this start could take it back otherwise. A segment that can't be synced is noted
-/// in CONTROL (W7): though it was closed cleanly it is not one to use again.
+/// in CONTROL (W7). A clean end says that nothing is left to be synced; asked all the same, a disk
+/// that refuses even the note would leave a segment that nobody knows to have seen an error.
 fn sync_tail(
     device: &dyn Device,
     control: &mut Control,
@@ -344,7 +345,8 @@ fn sync_tail(
         return Ok(());
     }
     let ids = listing::list_segments(device, control)?;
-    for id in ids.iter().rev().take(2) {
+    let unsynced = if control.clean_end.is_some() { 0 } else { 2 };
+    for id in ids.iter().rev().take(unsynced) {
         let path = names::segment(*id);
         let file = device.open(&path).map_err(io_error(device, "open", &path))?;
         if let Err(source) = file.sync_data() {

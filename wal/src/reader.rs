@@ -65,9 +65,8 @@ pub struct Reader {
     /// where this one is reached: a bystander pays for the answer with a scan.
     known_durable: Lsn,
     scanner: Option<Scanner>,
-    /// Where the scanned segment is sealed; its size while it has no successor. What lies beyond
-    /// may check in every way and still be none of the log's: after a failed sync the page cache
-    /// keeps frames that the disk never got, and their LSNs were given to others since.
+    /// Where the scanned segment ends. Beyond a seal the page cache may keep frames of a failed
+    /// sync that the disk never got, and their LSNs were given to others since.
     limit: u64,
 }
 
@@ -104,7 +103,7 @@ impl Reader {
         while lsn == Lsn(0) && ids.contains(&scanner.header.prev_segment_id) {
             scanner = self.open(scanner.header.prev_segment_id)?;
         }
-        self.limit = self.seal(&scanner.header)?;
+        self.limit = self.limit(&scanner.header)?;
         self.scanner = Some(scanner);
         if lsn == Lsn(0) {
             return Ok(0);
@@ -125,7 +124,7 @@ impl Reader {
         let Some(oldest) = self.segments()?.first().copied() else { return Ok(Lsn(0)) };
         let scanner = self.open(oldest)?;
         let before = Lsn(scanner.header.first_lsn.0.saturating_sub(1));
-        self.limit = self.seal(&scanner.header)?;
+        self.limit = self.limit(&scanner.header)?;
         self.scanner = Some(scanner);
         Ok(before)
     }
@@ -143,7 +142,7 @@ impl Reader {
             if let Some(scanner) = &mut self.scanner {
                 scanner.refresh();
                 let header = scanner.header;
-                self.limit = self.seal(&header)?;
+                self.limit = self.limit(&header)?;
             }
         }
         if self.step(self.known_durable)?.is_none() {
@@ -186,41 +185,38 @@ impl Reader {
     /// Goes on in the successor, if the present segment is sealed exactly here.
     fn next_segment(&mut self) -> Result<(), ReadError> {
         let Some(scanner) = &self.scanner else { return Ok(()) };
-        let (id, position) = (scanner.header.segment_id, scanner.position);
-        let stamp = scanner.header.stamp;
+        let (sealed, end) = (scanner.header, scanner.end());
+        let id = sealed.segment_id;
         let damaged = || {
             // A reader that holds nothing back may be overtaken: the file has another life by now.
             match self.header(id) {
-                Ok((_, header)) if header.stamp == stamp => {}
-                _ => return self.retired(position.next_lsn),
+                Ok((_, header)) if header.stamp == sealed.stamp => {}
+                _ => return self.retired(end.last_lsn.plus(1)),
             }
             ReadError::Damaged {
                 path: self.device.display(&names::segment(id)),
-                offset: position.offset,
+                offset: end.offset,
             }
         };
         if !self.segments()?.contains(&id.plus(1)) {
             return Err(damaged());
         }
         let next = self.open(id.plus(1))?;
-        let sealed_here = next.header.prev_end_offset == position.offset
-            && next.header.prev_chain == position.chain
-            && next.header.first_lsn == position.next_lsn;
-        if !sealed_here {
+        if !next.header.seals(&sealed, &end) {
             return Err(damaged());
         }
-        self.limit = self.seal(&next.header)?;
+        self.limit = self.limit(&next.header)?;
         self.scanner = Some(next);
         Ok(())
     }
 
-    /// Where the successor of a segment says that it ends; its size where there is none yet.
-    fn seal(&self, header: &SegmentHeader) -> Result<u64, ReadError> {
+    /// Where a segment ends, as things stand.
+    fn limit(&self, header: &SegmentHeader) -> Result<u64, ReadError> {
         match self.header(header.segment_id.plus(1)) {
-            Ok(_) if planted::has(Bug::ReaderPassesSeal) => Ok(header.segment_bytes),
-            Ok((_, next)) => Ok(next.prev_end_offset),
+            Ok(_) if planted::has(Bug::ReaderPassesSeal) => Ok(header.limit(None)),
+            Ok((_, next)) => Ok(header.limit(Some(&next))),
             Err(ReadError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-                Ok(header.segment_bytes)
+                Ok(header.limit(None))
             }
             Err(error) => Err(error),
         }

@@ -124,6 +124,8 @@ struct State {
     /// Ascending.
     snapshots: Vec<SnapshotInfo>,
     limits: RetentionLimits,
+    /// When the last was begun.
+    active_since_ms: u64,
 }
 
 /// What is needed of an open log.
@@ -147,13 +149,20 @@ impl Retention {
         if let Some(last) = kept.back_mut() {
             last.closed = closed;
         }
-        let state = State { kept, sinks, snapshots, limits: RetentionLimits::default() };
+        let state = State { kept, sinks, snapshots, ..State::default() };
         Self { state: Mutex::new(state), turn: Mutex::new(()), segment_bytes }
     }
 
     /// Notes that a segment was begun.
     pub(crate) fn begun(&self, header: &SegmentHeader) {
-        self.state.lock().kept.push_back(Kept::of(header));
+        let mut state = self.state.lock();
+        state.kept.push_back(Kept::of(header));
+        state.active_since_ms = header.created_unix_ms;
+    }
+
+    /// When the segment being filled was begun, Unix milliseconds.
+    pub(crate) fn active_since_ms(&self) -> u64 {
+        self.state.lock().active_since_ms
     }
 
     pub(crate) fn set_limits(&self, limits: RetentionLimits) {

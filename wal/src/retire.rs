@@ -11,7 +11,8 @@
 //! A file that becomes a spare holds frames of one life alone: whatever stood beyond its seal (a
 //! torn write, a life before) is zeroed and synced before it gets the name of a spare. So the next
 //! life knows one stamp by which to tell what is stale (W8). A segment whose run did not end
-//! cleanly is not used again: an error may have ended it that nobody could note.
+//! cleanly is not used again, nor is a spare that such a run left and that once was a segment: an
+//! error may have ended it that nobody could note.
 
 use std::io;
 use std::sync::Arc;
@@ -33,7 +34,6 @@ use crate::retention::{Retirable, SinkClass, SinkError, SinkState, padded};
 use crate::segment::SegmentHeader;
 use crate::snapshot::{SnapshotInfo, SnapshotReader, SnapshotWriter};
 use crate::spares::{Spare, may_pass};
-use crate::sync::Mutex;
 
 /// What [`Log::retire`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,12 +55,12 @@ impl Log {
     /// [`LogUnavailable`] where CONTROL could not be written: the log has failed. What happens to
     /// the files of segments that are not needed fails nothing.
     pub fn retire(&self) -> Result<Retired, LogUnavailable> {
-        let (parts, tail) = self.parts();
+        let parts = self.parts();
         let _turn = parts.retention.turn.lock();
         let free = parts.retention.retirable();
         let Some(last) = free.last() else { return Ok(Retired::default()) };
         let oldest = last.id.plus(1);
-        let never_recycle = tail.lock().give_back(parts, oldest)?;
+        let never_recycle = self.with_tail(|tail, parts| tail.give_back(parts, oldest))?;
         parts.retention.forget_before(oldest);
         let mut retired = Retired { segments: free.len() as u64, ..Retired::default() };
         let mut spares = Vec::new();
@@ -96,9 +96,9 @@ impl Log {
     /// # Errors
     /// [`SinkError`]: there is none of that name then.
     pub fn register_sink(&self, name: &str, class: SinkClass) -> Result<(), SinkError> {
-        let (parts, tail) = self.parts();
+        let parts = self.parts();
         parts.retention.register(name, class)?;
-        Ok(tail.lock().save(parts)?)
+        Ok(self.with_tail(Tail::save)?)
     }
 
     /// Forgets a sink: it no longer holds the log.
@@ -106,45 +106,45 @@ impl Log {
     /// # Errors
     /// [`SinkError`].
     pub fn drop_sink(&self, name: &str) -> Result<(), SinkError> {
-        let (parts, tail) = self.parts();
+        let parts = self.parts();
         parts.retention.drop_sink(name)?;
         parts.intake.hold_new(parts.retention.is_overdue());
-        Ok(tail.lock().save(parts)?)
+        Ok(self.with_tail(Tail::save)?)
     }
 
     /// Notes that `sink` holds everything up to `lsn` for good. CONTROL says so at its next write;
     /// until then the sink holds more of the log than it must.
     pub fn sink_confirmed(&self, sink: &str, lsn: Lsn) {
-        let (parts, _) = self.parts();
+        let parts = self.parts();
         parts.retention.confirm(sink, lsn.min(self.durable_lsn()));
         parts.intake.hold_new(parts.retention.is_overdue());
     }
 
     /// The registered sinks.
     pub fn sinks(&self) -> Vec<SinkState> {
-        self.parts().0.retention.sinks()
+        self.parts().retention.sinks()
     }
 
     /// Bounds the undelivered log.
     pub fn set_retention_limits(&self, limits: crate::retention::RetentionLimits) {
-        let (parts, _) = self.parts();
+        let parts = self.parts();
         parts.retention.set_limits(limits);
         parts.intake.hold_new(parts.retention.is_overdue());
     }
 
     /// The last record that a snapshot made of sealed segments alone can cover.
     pub fn sealed_lsn(&self) -> Lsn {
-        self.parts().0.retention.sealed_lsn()
+        self.parts().retention.sealed_lsn()
     }
 
     /// The newest snapshot that is whole.
     pub fn snapshot(&self) -> Option<SnapshotInfo> {
-        self.parts().0.retention.snapshot()
+        self.parts().retention.snapshot()
     }
 
     /// Bytes of segments that hold anything the newest snapshot does not.
     pub fn bytes_beyond_snapshot(&self) -> u64 {
-        self.parts().0.retention.bytes_beyond_snapshot()
+        self.parts().retention.bytes_beyond_snapshot()
     }
 
     /// A reader of the newest snapshot, `None` where there is none. It reads on though later
@@ -154,14 +154,14 @@ impl Log {
     /// [`SnapshotError`](crate::SnapshotError) where it can't be opened.
     pub fn read_snapshot(&self) -> Result<Option<SnapshotReader>, crate::SnapshotError> {
         let Some(info) = self.snapshot() else { return Ok(None) };
-        let (device, shards) = (&*self.parts().0.device, self.format().shard_count);
+        let (device, shards) = (&*self.parts().device, self.format().shard_count);
         SnapshotReader::open(device, info.lsn, self.identity().uuid, shards).map(Some)
     }
 
     /// Sets the newest snapshot aside, which its owner can't load: the log reaches back to the one
     /// before.
     pub fn pass_over_snapshot(&self) {
-        let (parts, _) = self.parts();
+        let parts = self.parts();
         if let Some(info) = parts.retention.pass_over_snapshot() {
             // Where it stays, the next start finds it damaged by itself.
             let _ = set_aside(&*parts.device, &names::snapshot(info.lsn));
@@ -177,7 +177,7 @@ impl Log {
     /// Where `lsn` is not durable yet: a crash could take back what the snapshot holds.
     pub fn begin_snapshot(&self, lsn: Lsn) -> io::Result<SnapshotWriter> {
         assert!(lsn <= self.durable_lsn(), "a snapshot holds what is durable");
-        let device = Arc::clone(&self.parts().0.device);
+        let device = Arc::clone(&self.parts().device);
         SnapshotWriter::create(device, self.identity(), self.format().shard_count, lsn)
     }
 
@@ -188,10 +188,10 @@ impl Log {
     /// The disk's: there is no such snapshot, and the draft is removed. Where CONTROL could not be
     /// written the log has failed as well.
     pub fn finish_snapshot(&self, writer: SnapshotWriter, chain: u32) -> io::Result<SnapshotInfo> {
-        let (parts, tail) = self.parts();
+        let parts = self.parts();
         let made = writer.finish(chain)?;
         let gone = parts.retention.snapshot_made(made);
-        tail.lock().save(parts).map_err(|_| io::Error::other("the log has failed"))?;
+        self.with_tail(Tail::save).map_err(|_| io::Error::other("the log has failed"))?;
         for old in gone {
             // One that stays is one that the next start removes.
             let _ = parts.device.remove(&names::snapshot(old.lsn));
@@ -209,7 +209,7 @@ fn part_with(parts: &Parts, segment: Retirable, more_spares: usize) -> io::Resul
         let stale_stamp = blank(device, segment.id)?;
         let spare = parts.spares.name();
         device.rename(&path, &spare)?;
-        return Ok(Some(Spare { path: spare, stale_stamp }));
+        return Ok(Some(Spare::made(spare, stale_stamp)));
     }
     device.remove(&path)?;
     Ok(None)
@@ -219,7 +219,7 @@ fn part_with(parts: &Parts, segment: Retirable, more_spares: usize) -> io::Resul
 fn blank(device: &dyn Device, id: SegmentId) -> io::Result<u64> {
     const PIECE_BLOCKS: usize = 256;
     let header = header(device, id)?;
-    let seal = self::header(device, id.plus(1))?.prev_end_offset;
+    let seal = header.limit(Some(&self::header(device, id.plus(1))?));
     let file = device.open(&names::segment(id))?;
     let zeros = Blocks::new(PIECE_BLOCKS);
     let mut at = seal;
@@ -263,6 +263,3 @@ pub fn drop_sink(device: &dyn Device, name: &str) -> Result<bool, OpenError> {
     control.write(&*file).map_err(io_error(device, "write", CONTROL_PATH))?;
     Ok(true)
 }
-
-/// What [`Log`] hands to this module.
-pub(crate) type LogParts<'a> = (&'a Parts, &'a Mutex<Tail>);

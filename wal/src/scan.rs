@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::block::{BLOCK, Blocks, is_zero};
+use crate::control::LogEnd;
 use crate::device::{File, read_full};
 use crate::frame::{self, FrameHeader};
 use crate::ids::Lsn;
@@ -122,6 +123,16 @@ impl Scanner {
         };
         self.last = Some((at, header));
         Ok(Scanned { header, payload: self.payload(at, &header) })
+    }
+
+    /// Where the frames end that were read.
+    pub(crate) fn end(&self) -> LogEnd {
+        LogEnd {
+            segment: self.header.segment_id,
+            offset: self.position.offset,
+            last_lsn: Lsn(self.position.next_lsn.0 - 1),
+            chain: self.position.chain,
+        }
     }
 
     /// The frame that [`Scanner::next`] gave last, once more.

@@ -28,6 +28,7 @@
 
 use crate::block::{Blocks, is_zero};
 use crate::checksum;
+use crate::control::LogEnd;
 use crate::features;
 use crate::fields::Fields;
 use crate::ids::{Epoch, LogUuid, Lsn, SegmentId};
@@ -150,6 +151,24 @@ impl SegmentHeader {
             && fields.u64(PREV_LAST_LSN_AT) == header.first_lsn.0 - 1
             && block.get(HEADER_BYTES..BLOCK_BYTES).is_some_and(is_zero);
         if shape { Ok(header) } else { Err(Damaged("segment header fields")) }
+    }
+
+    /// Where this segment ends: where its successor says, and with its file while there is none.
+    /// What lies beyond may check in every way and still be none of the log's.
+    pub(crate) fn limit(&self, successor: Option<&Self>) -> u64 {
+        successor.map_or(self.segment_bytes, |next| next.prev_end_offset)
+    }
+
+    /// Whether this is the header of the successor of `predecessor`, which reads up to `end`: a
+    /// sealed segment ends exactly there (W9).
+    pub(crate) fn seals(&self, predecessor: &Self, end: &LogEnd) -> bool {
+        let seal = LogEnd {
+            segment: self.prev_segment_id,
+            offset: self.prev_end_offset,
+            last_lsn: Lsn(self.first_lsn.0 - 1),
+            chain: self.prev_chain,
+        };
+        seal == *end && predecessor.segment_id == end.segment && predecessor.epoch <= self.epoch
     }
 }
 

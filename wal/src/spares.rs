@@ -1,7 +1,9 @@
 //! Spares: segments made ahead, so that a rotation costs a header and a rename.
 //!
 //! A spare is zero-filled, or the file of a segment that was given back and holds frames of one
-//! earlier life alone (see `retire`). Real zeros, not holes: the first write into a hole makes the
+//! earlier life alone (see `retire`). After an end that was not clean only the first are taken
+//! over: an I/O error on one of the others may have ended that run, and nothing in the file tells
+//! of it. Real zeros, not holes: the first write into a hole makes the
 //! file system journal the allocation at every sync. When spares run low new work is refused, and
 //! let in again by itself; the last one is kept for what must go on.
 
@@ -14,6 +16,7 @@ use crate::device::{Device, read_full};
 use crate::intake::{Admission, Intake};
 use crate::limits::{SPARES, SPARES_AHEAD_US, SPARES_MAX, SPARES_RESERVED};
 use crate::names;
+use crate::planted::{self, Bug};
 use crate::segment::SegmentHeader;
 use crate::sync::{Condvar, Mutex, MutexGuard};
 
@@ -22,6 +25,15 @@ pub(crate) struct Spare {
     pub(crate) path: String,
     /// The stamp of its life before, 0 where it is zero-filled.
     pub(crate) stale_stamp: u64,
+    /// Whether this process knows it for what it is: it has made it, or read it.
+    checked: bool,
+}
+
+impl Spare {
+    /// One that this process made.
+    pub(crate) fn made(path: String, stale_stamp: u64) -> Self {
+        Self { path, stale_stamp, checked: true }
+    }
 }
 
 struct Pool {
@@ -62,9 +74,11 @@ pub enum SpareMade {
 }
 
 impl Spares {
-    /// Takes over the spares of an earlier run that really are spares and of the right size;
-    /// removes the others.
-    pub(crate) fn adopt(device: &dyn Device, control: &Control) -> io::Result<Self> {
+    /// Takes over the spares of an earlier run that are of the right size and begin as spares do;
+    /// removes the others. `closed` tells whether that run ended cleanly. What is to be zero is
+    /// read later, before it is used at the latest: a start does not wait for all of it.
+    pub(crate) fn adopt(device: &dyn Device, control: &Control, closed: bool) -> io::Result<Self> {
+        let trusted = closed || planted::has(Bug::FileReusedAfterError);
         let segment_bytes = control.format.segment_bytes;
         let mut pool = Pool {
             spares: VecDeque::new(),
@@ -82,8 +96,12 @@ impl Spares {
             // A spare that can't be read holds nothing that anyone would miss.
             let stale = usable.then(|| stale_stamp(device, &path, control).ok().flatten());
             match stale.flatten() {
-                Some(stale_stamp) => pool.spares.push_back(Spare { path, stale_stamp }),
-                None => device.remove(&path)?,
+                Some(0) => {
+                    pool.spares.push_back(Spare { path, stale_stamp: 0, checked: false });
+                }
+                // Nothing about it is left to be read: it is the first to be used.
+                Some(stale) if trusted => pool.spares.push_front(Spare::made(path, stale)),
+                _ => device.remove(&path)?,
             }
         }
         Ok(Self { pool: Mutex::new(pool), changed: Condvar::new(), segment_bytes })
@@ -103,7 +121,7 @@ impl Spares {
             Ok(()) => {
                 let mut pool = self.pool.lock();
                 pool.out_of_room = false;
-                pool.spares.push_back(Spare { path, stale_stamp: 0 });
+                pool.spares.push_back(Spare::made(path, 0));
                 admit(&pool, intake);
                 Ok(SpareMade::Made)
             }
@@ -117,6 +135,28 @@ impl Spares {
         }
     }
 
+    /// Reads the spares that an earlier run left, so that a rotation need not; removes those that
+    /// are none after all.
+    pub(crate) fn check(&self, device: &dyn Device) {
+        loop {
+            let pool = self.pool.lock();
+            let next = pool.spares.iter().find(|spare| !spare.checked && !pool.stopped);
+            let Some(path) = next.map(|spare| spare.path.clone()) else { return };
+            drop(pool);
+            let zero = is_all_zero(device, &path, self.segment_bytes);
+            let mut pool = self.pool.lock();
+            // A rotation may have taken it meanwhile, and has looked at it itself.
+            let Some(at) = pool.spares.iter().position(|spare| spare.path == path) else {
+                continue;
+            };
+            if zero {
+                pool.spares[at].checked = true;
+            } else if pool.spares.remove(at).is_some() {
+                let _ = device.remove(&path);
+            }
+        }
+    }
+
     /// A spare for the next segment: one from the pool, or one made now.
     pub(crate) fn take(&self, device: &dyn Device, intake: &Intake) -> Result<Spare, Failed> {
         let now_us = device.now_us();
@@ -125,16 +165,20 @@ impl Spares {
             pool.target = target(now_us.saturating_sub(pool.rotated_us));
         }
         pool.rotated_us = now_us;
-        if let Some(spare) = pool.spares.pop_front() {
+        while let Some(spare) = pool.spares.pop_front() {
             admit(&pool, intake);
             drop(pool);
             self.changed.notify_all();
-            return Ok(spare);
+            if spare.checked || is_all_zero(device, &spare.path, self.segment_bytes) {
+                return Ok(spare);
+            }
+            let _ = device.remove(&spare.path);
+            pool = self.pool.lock();
         }
         let path = pool.next_path();
         drop(pool);
         match device.create_zeroed(&path, self.segment_bytes) {
-            Ok(()) => Ok(Spare { path, stale_stamp: 0 }),
+            Ok(()) => Ok(Spare::made(path, 0)),
             Err(source) => {
                 if may_pass(&source) {
                     // No bad file, but one that takes room which the next try needs.
@@ -142,6 +186,16 @@ impl Spares {
                 }
                 Err(Failed { path, source })
             }
+        }
+    }
+
+    /// Lets nothing in any more, for there is neither a spare nor room for one; unless somebody has
+    /// found room meanwhile, whose word would else be the last: nothing is let in, so nothing
+    /// rotates, so nobody would ever speak again.
+    pub(crate) fn let_nothing_in(&self, intake: &Intake) {
+        let pool = self.pool.lock();
+        if pool.spares.is_empty() {
+            intake.admit(Admission::Nothing);
         }
     }
 
@@ -224,9 +278,9 @@ pub(crate) fn may_pass(error: &io::Error) -> bool {
     full || matches!(error.raw_os_error(), Some(ENFILE | EMFILE))
 }
 
-/// The stamp of a spare's life before, 0 where it is zero-filled; `None` for one that can't be
-/// told. A head that is not older than the log's oldest segment is that of a rotation that a crash
-/// interrupted: what stands behind it has yet another stamp.
+/// The stamp of a spare's life before, 0 where it begins as a zero-filled one; `None` for one that
+/// can't be told. A head that is not older than the log's oldest segment is that of a rotation that
+/// a crash interrupted: what stands behind it has yet another stamp.
 fn stale_stamp(device: &dyn Device, path: &str, control: &Control) -> io::Result<Option<u64>> {
     let file = device.open_uncached(path)?;
     let mut block = Blocks::new(1);
@@ -236,23 +290,24 @@ fn stale_stamp(device: &dyn Device, path: &str, control: &Control) -> io::Result
             && header.segment_id < control.oldest_needed_segment;
         return Ok(given_back.then_some(header.stamp));
     }
-    Ok(is_all_zero(device, path, control.format.segment_bytes)?.then_some(0))
+    Ok(is_zero(&block.bytes()[..read]).then_some(0))
 }
 
-fn is_all_zero(device: &dyn Device, path: &str, bytes: u64) -> io::Result<bool> {
+/// Whether the disk gives back a file as nothing but zeros.
+fn is_all_zero(device: &dyn Device, path: &str, bytes: u64) -> bool {
     const PIECE_BLOCKS: u64 = 256;
-    let file = device.open_uncached(path)?;
+    let Ok(file) = device.open_uncached(path) else { return false };
     // One block more than the file has, so that its end is met.
     let blocks = (bytes / BLOCK + 1).min(PIECE_BLOCKS);
     let mut piece = Blocks::new(usize::try_from(blocks).unwrap_or(1));
     let mut at = 0;
     loop {
-        let read = read_full(&*file, piece.bytes_mut(), at)?;
+        let Ok(read) = read_full(&*file, piece.bytes_mut(), at) else { return false };
         if !is_zero(&piece.bytes()[..read]) {
-            return Ok(false);
+            return false;
         }
         if read < piece.bytes().len() {
-            return Ok(true);
+            return true;
         }
         at += read as u64;
     }

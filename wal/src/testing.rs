@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::device::sim::{Image, SimDevice};
 use crate::{
-    CONTROL_SHARD, Class, Format, Lane, Log, OWNER_BYTES, OpenOptions, OpenReport, Opening,
-    RetentionLimits, record_bytes,
+    CONTROL_SHARD, Class, Format, Lane, Log, OWNER_BYTES, OnFatal, OpenOptions, OpenReport,
+    Opening, RetentionLimits, record_bytes,
 };
 
 /// An empty disk.
@@ -21,14 +21,12 @@ pub(crate) const FORMAT: Format = Format {
     owner: [0; OWNER_BYTES],
 };
 
+pub(crate) fn options(on_fatal: OnFatal) -> OpenOptions {
+    OpenOptions { format: FORMAT, accept_file_system: true, companions: Vec::new(), on_fatal }
+}
+
 pub(crate) fn open(device: &SimDevice) -> (Log, OpenReport) {
-    let options = OpenOptions {
-        format: FORMAT,
-        accept_file_system: true,
-        companions: Vec::new(),
-        on_fatal: Box::new(|_| ()),
-    };
-    let mut opening = Opening::begin(Arc::new(device.clone()), options).unwrap();
+    let mut opening = Opening::begin(Arc::new(device.clone()), options(Box::new(|_| ()))).unwrap();
     let _ = opening.next_snapshot().unwrap();
     let (log, report) = opening.replay(&mut |_| Ok(())).unwrap().finish().unwrap();
     log.set_retention_limits(RetentionLimits { margin_segments: 0, ..Default::default() });

@@ -68,6 +68,7 @@ impl Drop for Threads {
 }
 
 fn commit(log: &Log, stopping: &AtomicBool) {
+    // Callers would wait for a thread that is gone. A panic in a commit does not come so far.
     let _guard = AbortOnPanic;
     let mut timeout_ms = IDLE_SEAL_MS;
     while !stopping.load(Ordering::Acquire) {
@@ -91,6 +92,7 @@ fn commit(log: &Log, stopping: &AtomicBool) {
 
 fn spare(log: &Log, stopping: &AtomicBool) {
     let _guard = AbortOnPanic;
+    log.check_spares();
     while !stopping.load(Ordering::Acquire) {
         let Ok(made) = log.make_spare() else { return };
         let disk_full = made == SpareMade::NoRoom;

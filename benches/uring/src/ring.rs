@@ -15,6 +15,11 @@ use io_uring::{IoUring, opcode};
 use rustix::io::ReadWriteFlags;
 use wal::device::Blocks;
 
+/// The call was interrupted, or the kernel is short of something: asked again it goes on.
+const EINTR: i32 = 4;
+const EAGAIN: i32 = 11;
+const EBUSY: i32 = 16;
+
 /// A ring for one write at a time.
 pub(crate) struct Ring(IoUring);
 
@@ -32,7 +37,7 @@ impl Ring {
     ) -> io::Result<usize> {
         let fd = Fd(file.as_raw_fd());
         let sync = opcode::Fsync::new(fd).flags(FsyncFlags::DATASYNC).build();
-        self.run(&[write(fd, blocks, offset, 0)?.flags(Flags::IO_LINK), sync])
+        self.run([Some(write(fd, blocks, offset, 0)?.flags(Flags::IO_LINK)), Some(sync)])
     }
 
     /// A write that is durable when it completes.
@@ -43,28 +48,39 @@ impl Ring {
         offset: u64,
     ) -> io::Result<usize> {
         let dsync = ReadWriteFlags::DSYNC.bits();
-        self.run(&[write(Fd(file.as_raw_fd()), blocks, offset, dsync)?])
+        self.run([Some(write(Fd(file.as_raw_fd()), blocks, offset, dsync)?), None])
     }
 
     /// Hands `entries` over and waits for all of them; returns what the first came to.
-    fn run(&mut self, entries: &[Entry]) -> io::Result<usize> {
-        for (number, entry) in (0..).zip(entries) {
-            let entry = entry.clone().user_data(number);
-            // SAFETY: the caller's file and buffer live until this returns, which it does only
-            // once every entry has completed.
-            unsafe { self.0.submission().push(&entry) }.map_err(io::Error::other)?;
-        }
-        self.0.submit_and_wait(entries.len())?;
-        let mut written = 0;
-        let mut failed = None;
-        for completion in self.0.completion() {
-            match usize::try_from(completion.result()) {
-                Ok(bytes) if completion.user_data() == 0 => written = bytes,
-                Ok(_) => {}
-                Err(_) => failed = Some(io::Error::from_raw_os_error(-completion.result())),
+    fn run(&mut self, entries: [Option<Entry>; 2]) -> io::Result<usize> {
+        let entries: Vec<Entry> =
+            (0..).zip(entries.into_iter().flatten()).map(|(n, it)| it.user_data(n)).collect();
+        // SAFETY: the caller's file and buffer live until this returns, and it does so only once
+        // each entry has completed: all are pushed or none, and the loop below ends in no other
+        // way, neither by an error nor by a panic.
+        unsafe { self.0.submission().push_multiple(&entries) }.map_err(io::Error::other)?;
+        let mut outcome = Ok(0);
+        let mut left = entries.len();
+        while left > 0 {
+            // A wait may end early: interrupted, or with fewer completions than it was asked for.
+            if let Err(error) = self.0.submit_and_wait(left)
+                && !matches!(error.raw_os_error(), Some(EINTR | EAGAIN | EBUSY))
+            {
+                // What became of the entries is unknown: the kernel may write to the buffer still.
+                std::process::abort();
+            }
+            for completion in self.0.completion() {
+                left = left.saturating_sub(1);
+                match usize::try_from(completion.result()) {
+                    Ok(bytes) if completion.user_data() == 0 => {
+                        outcome = outcome.map(|_| bytes);
+                    }
+                    Ok(_) => {}
+                    Err(_) => outcome = Err(io::Error::from_raw_os_error(-completion.result())),
+                }
             }
         }
-        failed.map_or(Ok(written), Err)
+        outcome
     }
 }
 

@@ -9,6 +9,7 @@
 mod bounds;
 mod payment_channels;
 mod print;
+mod resp_tls;
 mod resp_users;
 mod retention;
 mod secret;
@@ -22,6 +23,8 @@ use crate::limits::RulesError;
 
 pub(crate) use payment_channels::{demo_channel_secret, payment_channels};
 pub(crate) use print::render;
+use resp_tls::TlsFault;
+pub(crate) use resp_tls::resp_tls;
 pub(crate) use resp_users::resp_users;
 pub(crate) use secret::{Secret, configured_secret, load_secret, secret_for_tokens, secret_in};
 pub(crate) use settings::{Http, Login, PaymentSettings, Resp, SETTINGS, Settings};
@@ -76,6 +79,12 @@ pub(crate) enum ConfigError {
     /// The users of the Redis port can't be used.
     #[error("resp.users: {0}")]
     Users(#[from] crate::resp::access::UsersError),
+    /// Half of what TLS needs was given.
+    #[error("{missing} is missing: TLS needs resp.tls_certificate_file and resp.tls_key_file")]
+    TlsHalf { missing: &'static str },
+    /// What a file holds is not what TLS needs.
+    #[error("{key}: {}: {what}", path.display())]
+    Tls { key: &'static str, path: PathBuf, what: TlsFault },
     /// A file could not be read or written.
     #[error("{op} {}: {source}", path.display())]
     File { op: &'static str, path: PathBuf, source: std::io::Error },

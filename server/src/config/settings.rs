@@ -104,6 +104,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("resp.write_timeout", Some("10s")),
     Setting { key: "resp.users", default: None, secret: true, reloadable: false },
     fixed("resp.users_file", None),
+    fixed("resp.tls_certificate_file", None),
+    fixed("resp.tls_key_file", None),
     Setting { key: "payments.secrets", default: None, secret: true, reloadable: false },
     fixed("payments.secrets_file", None),
     fixed("payments.providers", Some("")),
@@ -201,6 +203,10 @@ pub(crate) struct Resp {
     pub(crate) users: Option<Secret>,
     /// The file that holds them.
     pub(crate) users_file: Option<PathBuf>,
+    /// The certificate and those that lead up to its root, as PEM: the port speaks TLS alone then.
+    pub(crate) tls_certificate_file: Option<PathBuf>,
+    /// Its private key, as PEM.
+    pub(crate) tls_key_file: Option<PathBuf>,
 }
 
 /// `[token]`

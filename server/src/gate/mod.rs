@@ -35,7 +35,7 @@ use crate::app::App;
 use crate::canary::Arm;
 use crate::config::{Login, Settings};
 use crate::http::problem::{Code, Problem};
-use crate::identity::Caller;
+use crate::identity::{Caller, Role};
 use crate::limits::address::Proxies;
 use crate::limits::{
     Call, Limited, Limiter, Limits, LoginLimiter, Rate, Rules, RulesError, Speed, ramp,
@@ -255,6 +255,30 @@ impl Gate {
                 Problem::limited(limited)
             })?;
             Ok(Admitted(spent))
+        })
+    }
+
+    /// Lets a purchase that a back end makes for `user` pass the limits of the user's arm. Limits
+    /// by address and admission tokens are about shoppers' own connections, not seen here.
+    ///
+    /// # Errors
+    /// [`Limited`]; nothing was taken then.
+    pub(crate) fn admit_named(
+        &self,
+        user: UserId,
+        activity: ActivityId,
+        now_ms: u64,
+    ) -> Result<(), Limited> {
+        self.rules.with(|rules| {
+            let caller = Caller { user, role: Role::User };
+            let (limits, limiter) = match rules.canary.arm(caller, None) {
+                Arm::Stable => (&rules.stable, &self.limiters[0]),
+                Arm::Canary => (&rules.trial, &self.limiters[1]),
+            };
+            let activity = Some(activity);
+            let speed = self.speed(limits, activity, now_ms);
+            let call = Call { user, activity, ip: None, speed, now_ns: self.now_ns() };
+            limiter.admit(limits, call)
         })
     }
 

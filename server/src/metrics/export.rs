@@ -14,7 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use wal::SYNC_US_BOUNDS;
+use wal::{Bounds, Buckets, FRAME_BYTES_BOUNDS, FRAME_RECORDS_BOUNDS, SYNC_US_BOUNDS};
 
 use crate::app::{App, Shared};
 
@@ -128,6 +128,8 @@ fn log(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {
     counter(out, "log_bytes", "Bytes written for them, padding included.", wal.frame_bytes)?;
     counter(out, "log_slow_syncs", "Syncs slower than 10 ms.", wal.slow_syncs)?;
     counter(out, "log_segments", "Segments begun.", wal.rotations)?;
+    let age_s = wal.segment_age_ms / 1_000;
+    gauge(out, "log_segment_age_seconds", "Age of the segment being filled.", age_s)?;
     gauge(out, "log_in_flight_bytes", "Bytes appended and not durable.", wal.in_flight_bytes)?;
     gauge(out, "log_spare_segments", "Segments ahead.", wal.spares)?;
     let admitted = u64::from(wal.new_admitted);
@@ -135,7 +137,7 @@ fn log(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {
     retention(out, &stats)?;
     let stepped = u64::from(stats.clock_stepped);
     gauge(out, "clock_stepped", "1 after the wall clock was stepped.", stepped)?;
-    sync_seconds(out, wal)
+    log_histograms(out, wal)
 }
 
 fn retention(out: &mut DescriptorEncoder<'_>, stats: &EngineStats) -> fmt::Result {
@@ -160,17 +162,33 @@ fn retention(out: &mut DescriptorEncoder<'_>, stats: &EngineStats) -> fmt::Resul
     Ok(())
 }
 
-#[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
-fn sync_seconds(out: &mut DescriptorEncoder<'_>, wal: &wal::Metrics) -> fmt::Result {
-    let seconds = |us: u64| us as f64 / 1e6;
-    // The last bucket takes the rest: the encoder makes it from the count.
-    let bounds = SYNC_US_BOUNDS.iter().map(|us| seconds(*us));
-    let buckets: Vec<(f64, u64)> = bounds.zip(wal.sync_us).collect();
-    let count = wal.sync_us.iter().sum();
+fn log_histograms(out: &mut DescriptorEncoder<'_>, wal: &wal::Metrics) -> fmt::Result {
     let help = "Time of a write of the log with its sync.";
-    let kind = MetricType::Histogram;
-    let mut metric = out.encode_descriptor("log_sync_seconds", help, None, kind)?;
-    metric.encode_histogram::<NoLabelSet>(seconds(wal.sync_us_sum), count, &buckets, None)
+    let sum = (wal.sync_us_sum, 1e6);
+    histogram(out, "log_sync_seconds", help, (&SYNC_US_BOUNDS, &wal.sync_us), sum)?;
+    let help = "Records of a frame: how many answers one sync gave.";
+    let counts = (&FRAME_RECORDS_BOUNDS, &wal.frame_records);
+    histogram(out, "log_frame_records", help, counts, (wal.records, 1.0))?;
+    let help = "Bytes of a frame, padding included.";
+    let counts = (&FRAME_BYTES_BOUNDS, &wal.frame_sizes);
+    histogram(out, "log_frame_bytes", help, counts, (wal.frame_bytes, 1.0))
+}
+
+/// A histogram of the log; its bounds and its sum are told in units of which `unit` make one.
+#[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+fn histogram(
+    out: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    (bounds, counts): (&Bounds, &Buckets),
+    (sum, unit): (u64, f64),
+) -> fmt::Result {
+    // The last bucket takes the rest: the encoder makes it from the count.
+    let bounds = bounds.iter().map(|bound| *bound as f64 / unit);
+    let buckets: Vec<(f64, u64)> = bounds.zip(*counts).collect();
+    let mut metric = out.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    let count = counts.iter().sum();
+    metric.encode_histogram::<NoLabelSet>(sum as f64 / unit, count, &buckets, None)
 }
 
 fn bridge(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {

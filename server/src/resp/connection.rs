@@ -4,27 +4,29 @@
 //! the beginning of a request that is not whole yet is kept here; an output is lent while there is
 //! something to send.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::Shutdown;
+use std::io;
 use std::time::Instant;
 
-use mio::net::TcpStream;
-
+use super::asked::Asked;
 use super::request::REQUEST_BYTES_MAX;
 use super::session::Session;
+use super::wire::Wire;
 
 /// A buffer larger than this is let go of once less than half of it is used.
 const KEPT_BYTES_MAX: usize = 4 * 1024;
 
 /// A connection of a loop.
 pub(super) struct Connection {
-    stream: TcpStream,
+    /// Its socket.
+    pub(super) wire: Wire,
     /// What it has said about itself.
     pub(super) session: Session,
     /// Read, and not yet a whole request.
     pub(super) rest: Vec<u8>,
     /// To be sent.
     pub(super) output: Vec<u8>,
+    /// Answers that wait for SQL, from the first on; it is not read from meanwhile.
+    pub(super) asked: Option<Asked>,
     sent: usize,
     /// It waits in the loop's queue to be read.
     pub(super) is_queued: bool,
@@ -66,12 +68,13 @@ pub(super) enum Sent {
 
 impl Connection {
     /// A connection that begins.
-    pub(super) const fn new(stream: TcpStream, session: Session) -> Self {
+    pub(super) const fn new(wire: Wire, session: Session) -> Self {
         Self {
-            stream,
+            wire,
             session,
             rest: Vec::new(),
             output: Vec::new(),
+            asked: None,
             sent: 0,
             is_queued: false,
             is_closing: false,
@@ -83,25 +86,21 @@ impl Connection {
         }
     }
 
-    /// Its socket.
-    pub(super) const fn stream(&mut self) -> &mut TcpStream {
-        &mut self.stream
-    }
-
     /// Whether something is still to be sent.
-    pub(super) const fn is_behind(&self) -> bool {
-        self.sent < self.output.len()
+    pub(super) fn is_behind(&self) -> bool {
+        self.sent < self.output.len() || self.wire.is_behind()
     }
 
     /// Bytes that it holds.
-    pub(super) const fn bytes(&self) -> usize {
-        self.output.len() + self.rest.len()
+    pub(super) fn bytes(&self) -> usize {
+        let asked = self.asked.as_ref().map_or(0, Asked::bytes);
+        self.output.len() + self.rest.len() + asked + self.wire.bytes()
     }
 
     /// Reads into `into`, which has room.
     fn hear(&mut self, into: &mut [u8]) -> Heard {
         loop {
-            return match self.stream.read(into) {
+            return match self.wire.read(into) {
                 Ok(0) => Heard::End,
                 Ok(bytes) => Heard::Bytes(bytes),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Heard::Nothing,
@@ -118,10 +117,13 @@ impl Connection {
         if kept > REQUEST_BYTES_MAX {
             return (kept, true);
         }
+        let room = input.len() - kept;
         match self.hear(&mut input[kept..]) {
-            // A socket that gave less than there was room for is empty: the next byte is an event.
-            Heard::Bytes(bytes) => (kept + bytes, self.is_closing || kept + bytes == input.len()),
-            Heard::Nothing => (kept, false),
+            Heard::Bytes(bytes) => {
+                let more = self.is_closing || self.wire.may_have_more(bytes, room);
+                (kept + bytes, more)
+            }
+            Heard::Nothing => (kept, self.wire.may_have_more(0, room)),
             Heard::End => {
                 self.is_over = true;
                 (kept, false)
@@ -145,16 +147,17 @@ impl Connection {
         if self.request_due.is_some() { self.rest.len() } else { 0 }
     }
 
-    /// When it is to be closed, if nothing happens before. A peer that does not read is not read
-    /// from either: its request can't become whole.
+    /// When it is to be closed, if nothing happens before. A peer that does not read, or whose
+    /// answer waits for SQL, is not read from either: its request can't become whole.
     pub(super) fn due(&self) -> Option<Instant> {
-        if self.is_behind() { self.patience } else { self.patience.or(self.request_due) }
+        let is_read = !self.is_behind() && self.asked.is_none();
+        if is_read { self.patience.or(self.request_due) } else { self.patience }
     }
 
     /// Sends what the socket takes.
     pub(super) fn send(&mut self) -> Sent {
         while self.sent < self.output.len() {
-            match self.stream.write(&self.output[self.sent..]) {
+            match self.wire.write(&self.output[self.sent..]) {
                 Ok(0) => return Sent::Broken,
                 Ok(bytes) => {
                     self.sent += bytes;
@@ -164,6 +167,11 @@ impl Connection {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return Sent::Broken,
             }
+        }
+        match self.wire.flush() {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Sent::Part,
+            Err(_) => return Sent::Broken,
         }
         self.sent = 0;
         self.output.clear();
@@ -175,6 +183,6 @@ impl Connection {
         self.is_lingering = true;
         self.rest = Vec::new();
         self.request_due = None;
-        let _ = self.stream.shutdown(Shutdown::Write);
+        self.wire.shut_down();
     }
 }

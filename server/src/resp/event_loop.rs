@@ -14,10 +14,12 @@
 //! A connection that ends says so first and reads away what still comes: closed at once, the
 //! kernel would reset it and take the last answer back.
 
+mod asking;
 mod tend;
 
 use std::collections::VecDeque;
 use std::io;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -30,12 +32,14 @@ use socket2::{SockRef, TcpKeepalive};
 use wal::AbortOnPanic;
 
 use super::Port;
+use super::asked::Inbox;
 use super::connection::{Connection, Sent};
 use super::connections::Connections;
 use super::pipeline::decide;
 use super::request::{Parser, REQUEST_BYTES_MAX};
 use super::session::Session;
 use super::turn::Turn;
+use super::wire::Wire;
 
 const LISTENER: Token = Token(usize::MAX);
 const WAKER: Token = Token(usize::MAX - 1);
@@ -59,6 +63,9 @@ const SEAL_AFTER: Duration = Duration::from_millis(wal::limits::IDLE_SEAL_MS);
 /// For a peer to hear that we end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
+/// For a peer to begin TLS.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// Between two looks at connections that stand still.
 const TEND_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -75,7 +82,7 @@ pub(super) struct EventLoop {
     accepts_from: Option<Instant>,
     connections: Connections,
     queue: VecDeque<usize>,
-    /// Connections that stand still, or have sent a part of a request.
+    /// Connections that stand still, have sent a part of a request, or have yet to begin TLS.
     tended: Vec<usize>,
     /// Bytes of requests that are not whole yet.
     part_bytes: usize,
@@ -87,6 +94,8 @@ pub(super) struct EventLoop {
     input: Box<[u8]>,
     seal_at: Option<Instant>,
     ends_at: Option<Instant>,
+    /// Answers of SQL come back here.
+    inbox: Inbox,
 }
 
 impl EventLoop {
@@ -97,9 +106,9 @@ impl EventLoop {
     pub(super) fn new(
         port: Arc<Port>,
         listener: std::net::TcpListener,
-    ) -> io::Result<(Self, Waker)> {
+    ) -> io::Result<(Self, Arc<Waker>)> {
         let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let mut listener = TcpListener::from_std(listener);
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let event_loop = Self {
@@ -118,6 +127,7 @@ impl EventLoop {
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             seal_at: None,
             ends_at: None,
+            inbox: Inbox::new(Arc::clone(&waker)),
         };
         Ok((event_loop, waker))
     }
@@ -139,6 +149,7 @@ impl EventLoop {
             for event in &events {
                 self.note(event);
             }
+            self.hear_answers();
             self.accept();
             if self.ends_at.is_none() && self.port.is_stopping.load(Ordering::Acquire) {
                 self.begin_end();
@@ -198,7 +209,7 @@ impl EventLoop {
         for _ in 0..ACCEPTED_MAX {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
-                Ok((stream, _)) => self.admit(stream),
+                Ok((stream, peer)) => self.admit(stream, peer.ip()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.accepts_from = None;
                     return;
@@ -213,7 +224,7 @@ impl EventLoop {
         }
     }
 
-    fn admit(&mut self, mut stream: TcpStream) {
+    fn admit(&mut self, mut stream: TcpStream, ip: IpAddr) {
         use std::io::Write as _;
         let counts = &self.port.counts;
         if counts.open.fetch_add(1, Ordering::Relaxed) >= self.port.connections_max as u64 {
@@ -233,8 +244,16 @@ impl EventLoop {
             return;
         }
         let id = counts.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-        let session = Session::new(index, id, &self.port.users);
-        entry.insert(Connection::new(stream, session));
+        let Ok(wire) = Wire::new(stream, self.port.tls.as_ref()) else {
+            counts.open.fetch_sub(1, Ordering::Relaxed);
+            return;
+        };
+        let session = Session::new((index, id), ip, &self.port.users);
+        let connection = entry.insert(Connection::new(wire, session));
+        if connection.wire.is_shaking_hands() {
+            connection.patience = Some(Instant::now() + HANDSHAKE_TIMEOUT);
+            self.tend_to(index);
+        }
     }
 
     /// Reads, decides, commits, answers.
@@ -254,6 +273,7 @@ impl EventLoop {
             self.turn.finish(self.engine.as_ref(), &mut self.connections, |it| port.count(it));
             self.seal_at = self.engine.as_ref().map(|_| Instant::now() + SEAL_AFTER);
         }
+        self.ask();
         let mut answered = std::mem::take(&mut self.connections.answered);
         for index in answered.drain(..) {
             self.send(index);
@@ -266,12 +286,16 @@ impl EventLoop {
         let Some(connection) = self.connections.slab.get_mut(index) else { return };
         connection.is_queued = false;
         // A peer that does not read is not read: when it does, it is queued again.
-        if connection.is_behind() {
+        if connection.is_behind() || connection.asked.is_some() {
             return;
         }
+        let was_shaking_hands = connection.wire.is_shaking_hands();
         let kept = connection.rest.len();
         self.input[..kept].copy_from_slice(&connection.rest);
         let (filled, mut again) = connection.fill(&mut self.input, kept);
+        if was_shaking_hands && !connection.wire.is_shaking_hands() {
+            connection.patience = None;
+        }
         if !connection.is_lingering {
             let used = decide(
                 (&self.port, self.engine.as_ref()),
@@ -303,6 +327,10 @@ impl EventLoop {
             Sent::Part => return self.stand_still(index),
         }
         let output = std::mem::take(&mut connection.output);
+        if connection.asked.is_some() {
+            // More is to come, whatever else is said of it.
+            return self.connections.give_back(output);
+        }
         let is_over = connection.is_over;
         let takes_leave = connection.session.is_ending && !connection.is_lingering;
         let is_idle = self.ends_at.is_some() && !connection.is_queued;

@@ -16,19 +16,26 @@
 //! |---|---|
 //! | `request`, `reply` | the protocol: borrowed words in, bytes out |
 //! | `event_loop`, `connections`, `connection` | sockets and buffers, all bounded |
+//! | `wire` | bytes as they are, or under TLS |
 //! | `pipeline`, `turn`, `render` | answers in order, after one commit |
-//! | `commands`, `functions`, `arguments`, `keys` | what is asked |
-//! | `connection_commands`, `session`, `access`, `blacklist` | who asks, and what else they say |
+//! | `commands`, `calls`, `functions`, `arguments`, `keys` | what is asked |
+//! | `archived`, `asked` | what memory has let go of: SQL is asked, beside the loops |
+//! | `connection_commands`, `session`, `access` | who asks, and what else they say |
+//! | `gate`, `blacklist` | who may buy, and how often |
 
 pub(crate) mod access;
+mod archived;
 mod arguments;
+mod asked;
 mod blacklist;
+mod calls;
 mod commands;
 mod connection;
 mod connection_commands;
 mod connections;
 mod event_loop;
 mod functions;
+mod gate;
 mod keys;
 mod pipeline;
 mod render;
@@ -36,22 +43,26 @@ mod reply;
 mod request;
 mod session;
 mod turn;
+mod wire;
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use engine::core::ids::UserId;
 use engine::{BatchAnswer, Busy, Engine};
 
 use crate::app::Shared;
 use crate::config::Resp;
+use crate::gate::Reason;
 use crate::http::problem::{Code, Problem};
 use crate::listener::{ConnectionCounts, bind_shared, loop_count, settle};
 use crate::metrics::PurchaseOutcome;
 use access::Users;
+use asked::Asker;
 use event_loop::EventLoop;
 
 /// How the port is run.
@@ -62,6 +73,8 @@ pub(crate) struct Options {
     pub(crate) bounds: Resp,
     /// Who may call; nobody: everybody on this machine.
     pub(crate) users: Users,
+    /// The certificate and how it is used; without one nothing is encrypted.
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
     /// Honour the times that callers give.
     pub(crate) test_clock: bool,
     /// For peers to take what was answered when the server ends.
@@ -72,6 +85,7 @@ pub(crate) struct Options {
 struct Port {
     shared: Arc<Shared>,
     users: Users,
+    tls: Option<Arc<rustls::ServerConfig>>,
     test_clock: bool,
     connections_max: usize,
     request_timeout: Duration,
@@ -80,12 +94,19 @@ struct Port {
     started: Instant,
     counts: Arc<ConnectionCounts>,
     is_stopping: AtomicBool,
+    asker: Asker,
 }
 
 impl Port {
     /// The engine, once it is there, for a loop that commits by itself.
     fn engine(&self) -> Option<Engine> {
         self.shared.app().ok().map(|app| app.engine.committing())
+    }
+
+    /// Counts a purchase that the gate refused.
+    fn refused(&self, reason: Reason, code: Code, user: UserId, ip: IpAddr) {
+        self.shared.gate.counts.refused(reason, Some(user), ip);
+        self.shared.metrics.purchase(PurchaseOutcome::Refused(code));
     }
 
     /// Counts a purchase.
@@ -107,7 +128,7 @@ pub(crate) struct RespServer {
     /// Where it listens.
     pub(crate) address: SocketAddr,
     port: Arc<Port>,
-    wakers: Vec<mio::Waker>,
+    wakers: Vec<Arc<mio::Waker>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -116,6 +137,9 @@ impl RespServer {
     ///
     /// # Errors
     /// The address is taken, or the operating system refuses sockets or threads.
+    ///
+    /// # Panics
+    /// Outside a runtime.
     pub(crate) fn start(options: Options, shared: &Arc<Shared>) -> io::Result<Self> {
         let wanted = options.bounds.loops;
         let loops = loop_count(wanted);
@@ -123,6 +147,7 @@ impl RespServer {
         let port = Arc::new(Port {
             shared: Arc::clone(shared),
             users: options.users,
+            tls: options.tls,
             test_clock: options.test_clock,
             connections_max: options.bounds.connections_max,
             request_timeout: options.bounds.request_timeout,
@@ -131,6 +156,7 @@ impl RespServer {
             started: Instant::now(),
             counts: Arc::clone(&shared.resp_connections),
             is_stopping: AtomicBool::new(false),
+            asker: Asker::new(shared, tokio::runtime::Handle::current()),
         });
         let mut server =
             Self { address, port: Arc::clone(&port), wakers: Vec::new(), threads: Vec::new() };

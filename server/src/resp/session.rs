@@ -1,5 +1,7 @@
 //! What a connection has said about itself.
 
+use std::net::IpAddr;
+
 use super::access::{Class, DEFAULT_USER, Users, WrongPass};
 use super::reply::Protocol;
 use super::turn::Address;
@@ -13,6 +15,8 @@ pub(super) struct Session {
     connection: usize,
     /// Its number, given once in the life of the process.
     pub(super) id: u64,
+    /// Where it comes from.
+    pub(super) ip: IpAddr,
     /// The version it speaks.
     pub(super) protocol: Protocol,
     /// The name it gave itself.
@@ -25,10 +29,11 @@ pub(super) struct Session {
 
 impl Session {
     /// A conversation that begins.
-    pub(super) fn new(connection: usize, id: u64, users: &Users) -> Self {
+    pub(super) fn new((connection, id): (usize, u64), ip: IpAddr, users: &Users) -> Self {
         let mut session = Self {
             connection,
             id,
+            ip,
             protocol: Protocol::default(),
             name: String::new(),
             is_ending: false,

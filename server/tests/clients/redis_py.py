@@ -1,4 +1,7 @@
-"""redis-py against the Redis port: the calls of a back end, over both versions of the protocol."""
+"""redis-py against the Redis port: the calls of a back end, over both versions of the protocol.
+
+Arguments: the port, and the file of a certificate authority where the port speaks TLS.
+"""
 
 import sys
 import threading
@@ -13,11 +16,12 @@ def check(got, wanted):
         raise SystemExit(f"got {got!r}, wanted {wanted!r}")
 
 
-def main(port):
+def main(port, authority=None):
+    tls = {"ssl": True, "ssl_ca_certs": authority} if authority else {}
     for protocol, activity in ((2, 30001), (3, 30002)):
         client = redis.Redis(
             host="127.0.0.1", port=port, protocol=protocol, decode_responses=True,
-            client_name="shop",
+            client_name="shop", **tls,
         )
         check(client.ping(), True)
         check(client.client_getname(), "shop")
@@ -65,4 +69,4 @@ def main(port):
     print("redis-py", redis.__version__, "is content")
 
 
-main(int(sys.argv[1]))
+main(int(sys.argv[1]), *sys.argv[2:])

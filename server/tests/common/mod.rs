@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../sim/src/counts.rs"]
+pub(crate) mod counts;
 pub(crate) mod python;
 pub(crate) mod resp;
 
@@ -147,9 +149,9 @@ impl Server {
         let announced = server.line_with("listening on http://");
         server.address = announced.trim_start_matches("listening on http://").parse().unwrap();
         if speaks_resp {
-            let announced = server.line_with("listening on redis://");
-            let address = announced.trim_start_matches("listening on redis://").parse();
-            server.resp = Some(address.unwrap());
+            let announced = server.line_with("listening on redis");
+            let (_, address) = announced.split_once("://").unwrap();
+            server.resp = Some(address.parse().unwrap());
         }
         server
     }

@@ -82,7 +82,6 @@ fn golden() -> Image {
         "wal/seg-0000000000000007.log",
         "wal/seg-0000000000000008.log",
         "wal/seg-0000000000000009.log",
-        "wal/spare-000000000000000a.log",
         "wal/spare-000000000000000b.log",
     ];
     let mut image = Image::empty(1);

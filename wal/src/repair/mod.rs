@@ -204,21 +204,15 @@ fn find_end(
     let path = names::segment(header.segment_id);
     let file = device.open_uncached(&path).map_err(io_error(device, "open", &path))?;
     let successor = read_header(device, control, header.segment_id.plus(1)).ok();
-    let limit = successor.map_or(header.segment_bytes, |next| next.prev_end_offset);
+    let limit = header.limit(successor.as_ref());
     let frame_bytes_max = control.format.frame_bytes_max as usize;
     let mut scanner = Scanner::new(Arc::clone(&file), header, frame_bytes_max);
     while scanner.position.next_lsn <= first_lost && scanner.next(limit).is_ok() {}
-    let position = scanner.position;
-    if position.next_lsn != first_lost {
-        return Err(RepairError::OtherLsn { asked: first_lost, first_lost: position.next_lsn });
+    let first_unread = scanner.position.next_lsn;
+    if first_unread != first_lost {
+        return Err(RepairError::OtherLsn { asked: first_lost, first_lost: first_unread });
     }
-    let at = LogEnd {
-        segment: header.segment_id,
-        offset: position.offset,
-        last_lsn: Lsn(first_lost.0 - 1),
-        chain: position.chain,
-    };
-    Ok(End { header, at, file })
+    Ok(End { header, at: scanner.end(), file })
 }
 
 /// Shows the whole frames of a segment from an offset on to `salvage`, those from an LSN on; tells
@@ -240,7 +234,7 @@ fn remains(
     }
     // Behind a seal lies what the log does not know.
     let successor = read_header(device, control, id.plus(1)).ok();
-    let limit = successor.map_or(header.segment_bytes, |next| next.prev_end_offset);
+    let limit = header.limit(successor.as_ref());
     let mut last_lsn = None;
     let mut at = from;
     while at < limit {

@@ -25,7 +25,7 @@ impl Log {
     /// # Errors
     /// The disk's.
     pub fn reserve_room(&self, bytes: u64) -> io::Result<()> {
-        let device = &*self.parts().0.device;
+        let device = &*self.parts().device;
         if reserved(device)? >= bytes {
             return Ok(());
         }
@@ -36,6 +36,6 @@ impl Log {
 
     /// Gives back what was set aside; tells whether anything was.
     pub fn give_room(&self) -> bool {
-        self.parts().0.device.remove(&path()).is_ok()
+        self.parts().device.remove(&path()).is_ok()
     }
 }

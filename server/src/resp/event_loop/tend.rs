@@ -74,7 +74,7 @@ impl EventLoop {
     pub(super) fn remove(&mut self, index: usize) {
         if let Some(mut connection) = self.connections.slab.try_remove(index) {
             // Closing the socket does the same.
-            let _ = self.poll.registry().deregister(connection.stream());
+            let _ = self.poll.registry().deregister(connection.wire.socket());
             self.port.counts.open.fetch_sub(1, Ordering::Relaxed);
             self.part_bytes -= connection.part_bytes();
             if connection.is_tended {

@@ -1,0 +1,249 @@
+//! The Redis port under TLS: known clients, pipelines and slow readers as without it; a peer that
+//! speaks something else, or nothing, is hung up on; files that can't be used refuse the start.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use std::fs::Permissions;
+use std::io::{Read as _, Write as _};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+
+use common::python::run;
+use common::{PATIENCE, Server, python, sluice, wait};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use tempfile::TempDir;
+
+/// PEM files: a certificate of this machine, its key, and the authority that signed it.
+struct Certificates {
+    dir: TempDir,
+}
+
+impl Certificates {
+    fn new() -> Self {
+        let authority_key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+        params.distinguished_name.push(DnType::CommonName, "an authority");
+        let authority = params.self_signed(&authority_key).unwrap();
+        let issuer = Issuer::new(params, authority_key);
+        let key = KeyPair::generate().unwrap();
+        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut params = CertificateParams::new(names).unwrap();
+        params.distinguished_name.push(DnType::CommonName, "a server");
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(&key, &issuer).unwrap();
+        let it = Self { dir: tempfile::tempdir().unwrap() };
+        std::fs::write(it.path("certificate.pem"), certificate.pem()).unwrap();
+        std::fs::write(it.path("key.pem"), key.serialize_pem()).unwrap();
+        std::fs::write(it.path("authority.pem"), authority.pem()).unwrap();
+        it.keep_to_ourselves("key.pem");
+        it
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().unwrap().to_owned()
+    }
+
+    fn keep_to_ourselves(&self, name: &str) {
+        std::fs::set_permissions(self.path(name), Permissions::from_mode(0o600)).unwrap();
+    }
+
+    fn serve(&self) -> Server {
+        let (certificate, key) = (self.path("certificate.pem"), self.path("key.pem"));
+        let files = [
+            ("SLUICE_RESP__TLS_CERTIFICATE_FILE", certificate.as_str()),
+            ("SLUICE_RESP__TLS_KEY_FILE", key.as_str()),
+        ];
+        Server::start_with(&["--resp-listen", "127.0.0.1:0"], &files)
+    }
+
+    /// A conversation that has not begun yet.
+    fn connect(&self, server: &Server) -> StreamOwned<ClientConnection, TcpStream> {
+        let mut roots = RootCertStore::empty();
+        let authority = CertificateDer::from_pem_file(self.path("authority.pem")).unwrap();
+        roots.add(authority).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name = "localhost".try_into().unwrap();
+        let session = ClientConnection::new(Arc::new(config), name).unwrap();
+        StreamOwned::new(session, plain(server))
+    }
+}
+
+fn plain(server: &Server) -> TcpStream {
+    let stream = TcpStream::connect(server.resp()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// `count` times the same command, and the replies to them.
+fn echoes(count: usize, bytes: usize) -> (Vec<u8>, Vec<u8>) {
+    let text = "x".repeat(bytes);
+    let command = format!("*2\r\n$4\r\nECHO\r\n${bytes}\r\n{text}\r\n");
+    (command.repeat(count).into_bytes(), format!("${bytes}\r\n{text}\r\n").repeat(count).into())
+}
+
+#[test]
+fn known_clients_are_content_under_tls() {
+    let certificates = Certificates::new();
+    let server = certificates.serve();
+    let mut command = Command::new("valkey-cli");
+    command.args(["--tls", "--cacert", &certificates.path("authority.pem"), "-h", "localhost"]);
+    command.args(["-p", &server.resp().port().to_string(), "WAITAOF", "1", "0", "0"]);
+    assert_eq!(run(&mut command, "valkey-tools").trim_end(), "1\n0");
+
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/redis_py.py");
+    let mut command = Command::new(python::programs("redis_py").join("python"));
+    command.arg(script).arg(server.resp().port().to_string());
+    command.arg(certificates.path("authority.pem"));
+    assert!(run(&mut command, "python3-venv").contains("is content"));
+}
+
+#[test]
+fn pipelines_of_any_size_are_answered_in_order_and_whole() {
+    let certificates = Certificates::new();
+    let server = certificates.serve();
+    let mut peer = certificates.connect(&server);
+    for (count, bytes) in [(1, 1), (1, 4_000), (3_000, 3), (500, 1_500), (300, 4_000)] {
+        let (commands, replies) = echoes(count, bytes);
+        peer.write_all(&commands).unwrap();
+        let mut heard = vec![0; replies.len()];
+        peer.read_exact(&mut heard).unwrap();
+        assert!(heard == replies, "{count} of {bytes} bytes");
+    }
+}
+
+/// Commands cut at every place into records of their own.
+#[test]
+fn a_record_may_end_anywhere_in_a_command() {
+    let certificates = Certificates::new();
+    let server = certificates.serve();
+    let mut peer = certificates.connect(&server);
+    let (commands, replies) = echoes(3, 5);
+    for step in [1, 2, 3, 7] {
+        for piece in commands.chunks(step) {
+            peer.write_all(piece).unwrap();
+            peer.flush().unwrap();
+        }
+        let mut heard = vec![0; replies.len()];
+        peer.read_exact(&mut heard).unwrap();
+        assert!(heard == replies, "in pieces of {step}");
+    }
+}
+
+#[test]
+fn a_slow_reader_gets_all_of_its_answers_and_the_end_is_told() {
+    let certificates = Certificates::new();
+    let server = certificates.serve();
+    let mut peer = certificates.connect(&server);
+    let (commands, replies) = echoes(1_500, 4_000);
+    let writer = peer.sock.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        // More than all the buffers between the two hold: the server stops to read.
+        let mut sealed = Vec::new();
+        while peer.conn.is_handshaking() {
+            peer.conn.complete_io(&mut peer.sock).unwrap();
+        }
+        for piece in commands.chunks(16_000) {
+            peer.conn.writer().write_all(piece).unwrap();
+            while peer.conn.wants_write() {
+                peer.conn.write_tls(&mut sealed).unwrap();
+            }
+        }
+        scope.spawn(move || (&writer).write_all(&sealed).unwrap());
+        let mut heard = vec![0; replies.len()];
+        peer.read_exact(&mut heard).unwrap();
+        assert!(heard == replies);
+    });
+    peer.write_all(b"QUIT\r\n").unwrap();
+    let mut rest = Vec::new();
+    // Without a word of the end this is an error: a cut line looks the same.
+    peer.read_to_end(&mut rest).unwrap();
+    assert_eq!(rest, b"+OK\r\n");
+}
+
+#[test]
+fn what_is_no_tls_is_hung_up_on_and_others_are_undisturbed() {
+    let certificates = Certificates::new();
+    let server = certificates.serve();
+    let mut peer = certificates.connect(&server);
+    let hello = b"\x16\x03\x01\x40\x00half of a hello";
+    let noises: [&[u8]; 4] = [b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", &[0; 100], hello];
+    for noise in noises {
+        let mut stranger = plain(&server);
+        stranger.write_all(noise).unwrap();
+        stranger.shutdown(Shutdown::Write).unwrap();
+        let mut heard = Vec::new();
+        let _ = stranger.read_to_end(&mut heard);
+        assert!(!heard.windows(4).any(|it| it == b"PONG"), "{heard:?}");
+    }
+    let (commands, replies) = echoes(1, 3);
+    peer.write_all(&commands).unwrap();
+    let mut heard = vec![0; replies.len()];
+    peer.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, replies);
+}
+
+#[test]
+fn a_peer_that_never_begins_is_hung_up_on_and_one_that_is_idle_is_not() {
+    let certificates = Certificates::new();
+    let server = certificates.serve();
+    let mut idle = certificates.connect(&server);
+    let (commands, replies) = echoes(1, 3);
+    let mut heard = vec![0; replies.len()];
+    idle.write_all(&commands).unwrap();
+    idle.read_exact(&mut heard).unwrap();
+    assert_eq!(plain(&server).read(&mut [0; 10]).unwrap(), 0);
+    idle.write_all(&commands).unwrap();
+    idle.read_exact(&mut heard).unwrap();
+    assert_eq!(heard, replies);
+}
+
+#[test]
+fn files_that_tls_cannot_use_refuse_the_start_in_one_line() {
+    let (ours, theirs) = (Certificates::new(), Certificates::new());
+    std::fs::write(ours.path("noise.pem"), "no PEM at all").unwrap();
+    std::fs::write(ours.path("empty.pem"), "").unwrap();
+    ["noise.pem", "certificate.pem"].iter().for_each(|name| ours.keep_to_ourselves(name));
+    let (certificate, key) = (ours.path("certificate.pem"), ours.path("key.pem"));
+    std::fs::write(ours.path("open.pem"), std::fs::read(&key).unwrap()).unwrap();
+    let cases = [
+        (Some(certificate.clone()), None, "resp.tls_key_file"),
+        (None, Some(key.clone()), "resp.tls_certificate_file"),
+        (Some(ours.path("absent.pem")), Some(key.clone()), "absent.pem"),
+        (Some(ours.path("noise.pem")), Some(key.clone()), "noise.pem"),
+        (Some(ours.path("empty.pem")), Some(key.clone()), "empty.pem"),
+        (Some(certificate.clone()), Some(ours.path("noise.pem")), "noise.pem"),
+        (Some(certificate.clone()), Some(certificate.clone()), "certificate.pem"),
+        (Some(certificate.clone()), Some(theirs.path("key.pem")), "key.pem"),
+        (Some(certificate), Some(ours.path("open.pem")), "chmod 600"),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    for (certificate, key, word) in cases {
+        assert_refused(dir.path(), certificate.as_deref(), key.as_deref(), word);
+    }
+}
+
+fn assert_refused(dir: &Path, certificate: Option<&str>, key: Option<&str>, word: &str) {
+    let mut command = sluice(["serve", "--demo", "--listen", "127.0.0.1:0"]);
+    command.args(["--resp-listen", "127.0.0.1:0", "--data-dir"]).arg(dir.join("data"));
+    command.envs(certificate.map(|path| ("SLUICE_RESP__TLS_CERTIFICATE_FILE", path)));
+    command.envs(key.map(|path| ("SLUICE_RESP__TLS_KEY_FILE", path)));
+    let mut child = command.spawn().unwrap();
+    assert_eq!(wait(&mut child).code(), Some(2), "{word}");
+    let errors = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
+    assert!(errors.lines().count() == 1 && errors.contains(word), "{word}: {errors}");
+}
