@@ -21,7 +21,12 @@ use crate::sql::fill::Filled;
 use crate::sql::needs::decode;
 use crate::sql::sink::{OrderOptions, SINK_NAME, SqlSink, Undeliverable};
 use crate::sql::store::Store;
-use crate::tail::{BATCH_RECORDS_MAX, Batch, EventSource as _, SeekError, Unreadable};
+use crate::tail::{Batch, EventSource as _, SeekError, Unreadable};
+
+/// Records after which a batch is closed. The more orders share a transaction, the fewer times an
+/// index page is written for each; a tenth of a second's work still lets an order appear soon, and
+/// another writer have its turn.
+pub(crate) const RECORDS_MAX: usize = 5_000;
 
 /// Why a follower ended.
 #[derive(Debug, thiserror::Error)]
@@ -124,7 +129,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             sink,
             source,
             batch: Batch::default(),
-            records_max: BATCH_RECORDS_MAX,
+            records_max: RECORDS_MAX,
             cursor,
             position: cursor.lsn,
             announcer: Announcer::new(SINK_NAME, once),
@@ -140,7 +145,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
         Ok(follower)
     }
 
-    /// Closes batches at `records_max` records instead of [`BATCH_RECORDS_MAX`].
+    /// Closes batches at `records_max` records instead of the usual number.
     #[must_use]
     pub fn with_records_max(mut self, records_max: usize) -> Self {
         self.records_max = records_max;

@@ -11,8 +11,8 @@ use std::error::Error;
 
 use wal::{Epoch, Lsn};
 
-/// Records after which a batch is closed: large enough that a transaction's sync is shared by
-/// hundreds of orders, small enough that an order is visible within a fraction of a second.
+/// Records after which a batch is closed, where its sink has no bound of its own: large enough that
+/// what a call costs is shared by hundreds, small enough that each is visible soon.
 pub const BATCH_RECORDS_MAX: usize = 2_000;
 
 /// Bytes after which a batch is closed. With the frame that crosses the bound (1 MiB at most) a

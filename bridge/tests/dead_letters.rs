@@ -16,7 +16,7 @@ use engine::core::request::RequestHasher;
 
 use support::check::assert_projected;
 use support::faults::{FAULTS, Plan, SharedPlan};
-use support::history::{ACTOR, History, activity_id};
+use support::history::{ACTOR, DEFINITION, History, activity_id};
 use support::place::Place;
 use support::{HASH_KEY, MemoryHost};
 
@@ -30,30 +30,11 @@ on_each_database!(
     whatever_fails_beside_a_poison_row_nothing_is_lost_or_doubled,
     an_engine_that_is_busy_is_asked_again_before_anything_is_written,
     a_reservation_whose_own_row_is_refused_is_a_dead_letter_alone,
+    a_filling_goes_over_a_dead_letter_that_stands_alone,
 );
 
 const REQUIRED: OrderOptions = OrderOptions { require_address: true, ..DEFAULT };
 const DEFAULT: OrderOptions = OrderOptions { split: Split::ONE, require_address: false };
-
-/// Refuses every order of `user`.
-async fn poison(place: &Place, table: &str, user: u64) {
-    let statement = match place {
-        Place::Sqlite { .. } => format!(
-            "CREATE TRIGGER poison BEFORE INSERT ON {table} WHEN NEW.user_id = {user} \
-             BEGIN SELECT RAISE(ABORT, 'poison'); END"
-        ),
-        Place::MariaDb { .. } => format!(
-            "CREATE TRIGGER poison BEFORE INSERT ON {table} FOR EACH ROW \
-             IF NEW.user_id = {user} THEN \
-             SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'poison'; END IF"
-        ),
-    };
-    place.execute(&statement).await;
-}
-
-async fn cure(place: &Place) {
-    place.execute("DROP TRIGGER poison").await;
-}
 
 async fn catch_up(
     host: &MemoryHost,
@@ -114,7 +95,7 @@ async fn a_poison_row_becomes_a_dead_letter_and_the_rows_around_it_orders(place:
     let (poisoned, also) = (history.reservations[4].1, history.reservations[20].1);
     history.end_frame();
     let lsn = host.frames.lock().unwrap().end();
-    poison(&place, "orders", 5).await;
+    place.poison("orders", 5).await;
     catch_up(&host, &place, DEFAULT).await.unwrap();
 
     // One transaction: the letter, the rows behind it, the cursor.
@@ -176,7 +157,7 @@ async fn a_row_refused_again_is_open_again_and_a_retry_that_passes_makes_the_ord
     let mut history = History::new(host.clone(), 3);
     let id = buy(&mut history, 0, 5, Front::Http);
     history.end_frame();
-    poison(&place, "orders", 5).await;
+    place.poison("orders", 5).await;
     catch_up(&host, &place, DEFAULT).await.unwrap();
     assert_eq!(settle(&mut history).len(), 1);
     catch_up(&host, &place, DEFAULT).await.unwrap();
@@ -189,7 +170,7 @@ async fn a_row_refused_again_is_open_again_and_a_retry_that_passes_makes_the_ord
     assert_projected(&place, &history).await;
     assert_eq!(place.number("SELECT attempts FROM flashsale_pre_deductions").await, 2);
 
-    cure(&place).await;
+    place.cure().await;
     retry(&mut history, id);
     catch_up(&host, &place, DEFAULT).await.unwrap();
     assert_projected(&place, &history).await;
@@ -203,7 +184,7 @@ async fn a_dead_letter_paid_meanwhile_becomes_a_paid_order(place: Place) {
     let mut history = History::new(host.clone(), 4);
     let id = buy(&mut history, 0, 5, Front::Http);
     history.end_frame();
-    poison(&place, "orders", 5).await;
+    place.poison("orders", 5).await;
     catch_up(&host, &place, DEFAULT).await.unwrap();
     settle(&mut history);
     catch_up(&host, &place, DEFAULT).await.unwrap();
@@ -212,7 +193,7 @@ async fn a_dead_letter_paid_meanwhile_becomes_a_paid_order(place: Place) {
     catch_up(&host, &place, DEFAULT).await.unwrap();
     assert_projected(&place, &history).await;
 
-    cure(&place).await;
+    place.cure().await;
     retry(&mut history, id);
     catch_up(&host, &place, DEFAULT).await.unwrap();
     assert_projected(&place, &history).await;
@@ -294,7 +275,7 @@ async fn whatever_fails_beside_a_poison_row_nothing_is_lost_or_doubled(mut place
             place = place.emptied().await;
             // Emptied, MariaDB keeps its triggers.
             let _ = place.try_execute("DROP TRIGGER poison").await;
-            poison(&place, "orders", 5).await;
+            place.poison("orders", 5).await;
             let host = MemoryHost::new();
             let mut history = History::new(host.clone(), 7);
             let id = buy(&mut history, 0, 5, Front::Http);
@@ -331,7 +312,7 @@ async fn an_engine_that_is_busy_is_asked_again_before_anything_is_written(place:
     buy(&mut history, 0, 5, Front::Http);
     buy(&mut history, 0, 6, Front::Http);
     history.end_frame();
-    poison(&place, "orders", 5).await;
+    place.poison("orders", 5).await;
     host.set_busy(true);
     let error = catch_up(&host, &place, DEFAULT).await.unwrap_err();
     assert!(matches!(error, FollowError::Busy(_)) && error.is_transient(), "{error}");
@@ -351,7 +332,7 @@ async fn a_reservation_whose_own_row_is_refused_is_a_dead_letter_alone(place: Pl
     buy(&mut history, 0, 6, Front::Http);
     history.end_frame();
     let lsn = host.frames.lock().unwrap().end();
-    poison(&place, "flashsale_pre_deductions", 5).await;
+    place.poison("flashsale_pre_deductions", 5).await;
     catch_up(&host, &place, DEFAULT).await.unwrap();
     assert_eq!(place.number("SELECT lsn FROM bridge_cursor").await, lsn, "the rest goes on");
     assert_eq!(place.number("SELECT COUNT(*) FROM orders").await, 1);
@@ -378,7 +359,7 @@ async fn a_reservation_whose_own_row_is_refused_is_a_dead_letter_alone(place: Pl
     catch_up(&host, &place, DEFAULT).await.unwrap();
     assert_eq!(settle(&mut history).len(), 1, "it is told again");
     catch_up(&host, &place, DEFAULT).await.unwrap();
-    cure(&place).await;
+    place.cure().await;
     retry(&mut history, held);
     catch_up(&host, &place, DEFAULT).await.unwrap();
     assert_eq!(place.number("SELECT COUNT(*) FROM orders").await, 2);
@@ -395,4 +376,32 @@ async fn a_reservation_whose_own_row_is_refused_is_a_dead_letter_alone(place: Pl
     assert_eq!(place.number(units).await, 0);
     let back = "SELECT COUNT(*) FROM stock_flows WHERE biz_type = 'restore'";
     assert_eq!(place.number(back).await, 1);
+}
+
+async fn a_filling_goes_over_a_dead_letter_that_stands_alone(place: Place) {
+    let host = MemoryHost::new();
+    let mut history = History::new(host.clone(), 9);
+    let lone = buy(&mut history, 0, 5, Front::Http);
+    place.poison("flashsale_pre_deductions", 5).await;
+    // Twice: into an empty database, and over what that left.
+    for user in [6, 7] {
+        buy(&mut history, 0, user, Front::Http);
+        history.end_frame();
+        history.snapshot();
+        host.retire(host.frame_count());
+        catch_up(&host, &place, DEFAULT).await.unwrap();
+        settle(&mut history);
+        catch_up(&host, &place, DEFAULT).await.unwrap();
+        let rows = "SELECT status FROM dead_letters";
+        assert_eq!(text(&place, rows).await, ["open"]);
+    }
+    place.cure().await;
+    retry(&mut history, lone);
+    catch_up(&host, &place, DEFAULT).await.unwrap();
+    let rows = "SELECT SUM(quantity * price) FROM flashsale_pre_deductions WHERE user_id = ";
+    let amounts = "SELECT SUM(total_amount) FROM orders WHERE user_id = ";
+    for (sql, of) in [(rows, 5), (amounts, 5), (rows, 6)] {
+        let sql = format!("SELECT CAST(({sql}{of}) AS SIGNED)");
+        assert_eq!(place.number(&sql).await, DEFINITION.price, "{sql}");
+    }
 }

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use bridge::legacy::{LegacyError, Report, Source};
 use bridge::reconcile::{Reconciler, Scope};
+use bridge::redis::layouts::Layout;
 use bridge::sql::sink::OrderOptions;
 use bridge::sql::split::Split;
-use bridge::{BridgeHandle, Drained, Options, start};
+use bridge::{BridgeHandle, Drained, Options, restore, start};
 use engine::core::command::Refusal;
 use engine::core::control::keys::ADOPTING;
 use engine::core::event::{Actor, Figures, Front, RestoreReason, Status};
@@ -29,6 +30,7 @@ on_each_database!(
     hostile_rows_are_named_and_the_rows_behind_them_go_on,
     figures_that_do_not_add_up_sell_no_unit_twice,
     a_unit_of_a_refused_reservation_is_nobody_elses,
+    in_a_restored_directory_nothing_comes_over_twice,
     more_reservations_than_units_go_in_order_of_what_was_paid,
     an_unpaid_order_ends_when_its_buyer_was_told,
     a_database_that_is_none_of_the_older_systems_is_refused,
@@ -38,7 +40,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ID: ActivityId = ActivityId::new(5).unwrap();
 
 fn open(directory: &Path) -> Engine {
+    open_with(directory, None)
+}
+
+fn open_with(directory: &Path, request_hash_key: Option<[u8; 16]>) -> Engine {
     let mut options = EngineOptions::new(directory);
+    options.request_hash_key = request_hash_key;
     options.segment_bytes = 4 << 20;
     options.accept_file_system = true;
     options.sinks.push((ORDERS_SINK.to_owned(), SinkClass::MustDeliver));
@@ -384,12 +391,48 @@ async fn a_unit_of_a_refused_reservation_is_nobody_elses(place: Place) {
     older.place.execute(twin).await;
     let directory = tempfile::tempdir().unwrap();
     let engine = open(directory.path());
-    for _ in 0..2 {
+    for kept in [1, 0] {
         let report = adopt(&engine, &older).await;
-        assert_eq!((report.refused.count, report.kept.count), (1, 1), "{report:?}");
+        assert_eq!((report.refused.count, report.kept.count), (1, kept), "{report:?}");
         assert_eq!(figures(&engine, ID), [0, 0, 1]);
     }
+    // It is no work for another start, which needs no Redis and writes nothing,
+    let lsn = engine.durable_lsn();
+    let source = Source::at(&older.url()).unwrap();
+    let nowhere = Some(("redis://127.0.0.1:1", Layout::Flashsale));
+    let report = source.adopt(&engine, nowhere).await.unwrap();
+    assert_eq!((report.refused.count, engine.durable_lsn()), (1, lsn), "{report:?}");
+    // until it is another row.
+    let other = "UPDATE flashsale_pre_deductions SET user_id = 31 WHERE id = 8";
+    older.place.execute(other).await;
+    let unread = source.adopt(&engine, nowhere).await;
+    assert!(matches!(unread, Err(LegacyError::Keys(_))), "{unread:?}");
+    adopt(&engine, &older).await;
+    assert!(engine.durable_lsn() > lsn, "it was tried again");
     engine.close().unwrap();
+}
+
+async fn in_a_restored_directory_nothing_comes_over_twice(place: Place) {
+    let older = Older::beside(&place).await;
+    older.activity(5, 5).await;
+    older.order(7, 30, 5, ("ordered", "paid")).await;
+    older.order(1 << 40, 31, 5, ("ordered", "paid")).await;
+    older.order(1 << 60, 32, 5, ("ordered", "pending_payment")).await;
+    let directory = tempfile::tempdir().unwrap();
+    let lost = open(&directory.path().join("lost"));
+    assert_eq!(adopt(&lost, &older).await.paid, 2);
+    projected(&lost, &place).await;
+    let was = figures(&lost, ID);
+    lost.close().unwrap();
+
+    let source = restore::Source::open(place.database(), Split::ONE).await.unwrap();
+    let new = open_with(&directory.path().join("new"), Some(source.request_hash_key()));
+    source.rebuild(&new).await.unwrap();
+    let report = adopt(&new, &older).await;
+    assert!(report.is_empty(), "{report:?}");
+    assert_eq!((report.known, report.refused.count), (3, 0), "{report:?}");
+    assert_eq!(figures(&new, ID), was);
+    new.close().unwrap();
 }
 
 async fn a_database_that_is_none_of_the_older_systems_is_refused(place: Place) {

@@ -4,6 +4,10 @@
 //! `SLUICE_TIMED_OUT_ORDERS` says how many there are; the floor of a full run is 100,000.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../sim/src/counts.rs"]
+mod counts;
+#[path = "../../engine/tests/support/crowd.rs"]
+mod crowd;
 mod support;
 
 use std::path::Path;
@@ -14,11 +18,11 @@ use std::time::{Duration, Instant};
 use bridge::sql::sink::OrderOptions;
 use bridge::{Drained, Options, start};
 use engine::core::activity::Activity;
-use engine::core::event::{Definition, Front};
-use engine::core::ids::UserId;
-use engine::{BatchAnswer, BatchRequest, Engine, EngineOptions, TimeSource};
+use engine::core::event::Definition;
+use engine::{Engine, EngineOptions, TimeSource};
 use sqlx::{Connection as _, SqliteConnection};
 
+use crowd::{Clock, buy};
 use support::history::{ACTOR, DEFINITION, activity_id};
 
 /// A million rows take minutes.
@@ -29,22 +33,6 @@ const PAYMENT_TTL_MS: u64 = 600_000;
 /// Buyers who come back.
 const COMING_BACK: u64 = 1_000;
 
-/// Purchases of a call.
-const BATCH: usize = 1_000;
-
-/// A clock that stands until it is moved.
-struct Clock(AtomicU64);
-
-impl TimeSource for Clock {
-    fn wall_ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.wall_ms())
-    }
-}
-
 fn count() -> u64 {
     std::env::var("SLUICE_TIMED_OUT_ORDERS").map_or(20_000, |it| it.parse().unwrap())
 }
@@ -54,24 +42,6 @@ fn open(directory: &Path, clock: &Arc<Clock>) -> Engine {
     options.accept_file_system = true;
     options.time = Some(Arc::clone(clock) as Arc<dyn TimeSource>);
     Engine::open(options).unwrap().0
-}
-
-/// The first `count` users buy a unit each, under requests of that name; all are told so.
-fn buy(engine: &Engine, count: u64, name: &str) {
-    let users: Vec<u64> = (1..=count).collect();
-    for users in users.chunks(BATCH) {
-        let texts: Vec<String> = users.iter().map(|user| format!("{name}-{user}")).collect();
-        let request = |(user, request_id): (&u64, _)| BatchRequest {
-            user: UserId::new(*user).unwrap(),
-            request_id,
-            quantity: 1,
-        };
-        let requests: Vec<_> =
-            users.iter().zip(texts.iter().map(String::as_str)).map(request).collect();
-        let told = engine.reserve_batch(activity_id(0), &requests, Front::Http).unwrap();
-        let told = told.wait().unwrap();
-        assert!(told.iter().all(|it| matches!(it, BatchAnswer::Reserved(_))), "{told:?}");
-    }
 }
 
 async fn number(database: &mut SqliteConnection, statement: &'static str) -> u64 {
@@ -103,14 +73,15 @@ fn all_at_once_each_order_ends_once_and_every_place_is_free_again() {
     engine.publish(id, ACTOR).unwrap().wait().unwrap().unwrap();
 
     let bridge = start(Arc::new(engine.clone()), &options).unwrap();
-    buy(&engine, count, "first");
+    buy(&engine, id, 1..=count, "first");
     let began = Instant::now();
     clock.0.fetch_add(PAYMENT_TTL_MS, Ordering::Relaxed);
     while engine.peek(id, Activity::figures).unwrap().locked > 0 {
         std::thread::yield_now();
     }
+    counts::note("mass_time_out, bridge", &[("reservations", count)]);
     println!("{count} units came back in {:.2} s", began.elapsed().as_secs_f64());
-    buy(&engine, COMING_BACK, "second");
+    buy(&engine, id, 1..=COMING_BACK, "second");
     assert_eq!(bridge.stop(PATIENCE), Drained::Yes);
     println!("SQL had it all {:.2} s after the time-out", began.elapsed().as_secs_f64());
     engine.close().unwrap();

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bridge::lag::{Cause, State};
-use bridge::reconcile::{Kind, Reconciler, Report, Scope};
+use bridge::reconcile::{Kind, Reconciler, Report, Scope, Side, Uncompared};
+use bridge::redis::layouts::Layout;
+use bridge::redis::stocks::Stocks;
 use bridge::sql::sink::OrderOptions;
 use bridge::sql::split::Split;
 use bridge::{BridgeHandle, Drained, Options, start};
@@ -25,6 +27,7 @@ on_each_database!(
     what_somebody_changed_is_told_and_mended_and_only_then,
     a_sink_that_is_behind_is_no_difference,
     a_foreign_row_that_halts_the_sink_is_set_aside,
+    a_mirror_that_stands_still_is_told_and_costs_sql_nothing,
 );
 
 /// Long enough for any machine; nothing waits as long where all is well.
@@ -223,4 +226,31 @@ async fn a_foreign_row_that_halts_the_sink_is_set_aside(place: Place) {
     let report = shop.reconcile(false).await;
     assert_eq!(report.mismatches, []);
     assert_eq!(report.reservations, 31);
+}
+
+async fn a_mirror_that_stands_still_is_told_and_costs_sql_nothing(place: Place) {
+    let mut shop = Shop::new(place);
+    let stopped = shop.bridge.take().unwrap();
+    let mirror = stopped.watcher();
+    assert_eq!(stopped.stop(PATIENCE), Drained::Yes);
+    shop.follow();
+    for user in 50..60 {
+        shop.buy(user);
+    }
+    // Nobody listens there, and nobody is asked: the mirror never comes so far.
+    let prefix = shop.engine.order_prefix();
+    let stocks = Stocks::open("redis://127.0.0.1:1", Layout::Flashsale, prefix).unwrap();
+    let sink = shop.bridge.as_ref().unwrap().watcher();
+    let reconciler = Reconciler::new(&shop.engine, shop.place.database(), Split::ONE, sink.clone())
+        .with_redis(stocks.clone(), mirror);
+    let report = reconciler.run(Scope::Everything).await.unwrap();
+    assert_eq!((report.activities, report.reservations), (1, 40), "{report:?}");
+    assert_eq!((report.in_flight, report.differences), (1, 0), "its one activity in Redis");
+    let why = "it was stopped".to_owned();
+    assert_eq!(report.uncompared, [Uncompared { side: Side::Redis, why }]);
+    // One that is up to date, and whose Redis does not answer.
+    let reconciler = Reconciler::new(&shop.engine, shop.place.database(), Split::ONE, sink.clone())
+        .with_redis(stocks, sink);
+    let report = reconciler.run(Scope::Sums).await.unwrap();
+    assert_eq!(report.uncompared.iter().map(|it| it.side).collect::<Vec<_>>(), [Side::Redis]);
 }

@@ -15,7 +15,7 @@ use bridge::sql::sink::OrderOptions;
 use bridge::sql::split::Split;
 use bridge::{BridgeHandle, Drained, Options, start};
 use engine::core::command::{Refusal, RequestRefund};
-use engine::core::event::{Actor, Definition, Front, RestoreReason};
+use engine::core::event::{Actor, DeadLetterPolicy, Definition, Front, RestoreReason};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
 use engine::core::side::RefundStatus;
 use engine::{
@@ -29,6 +29,7 @@ on_each_database!(
     a_lost_directory_is_built_anew_and_the_sale_goes_on,
     a_server_on_the_old_directory_is_fenced_off,
     a_database_that_is_still_written_to_or_empty_is_left_alone,
+    a_reservation_of_which_only_a_dead_letter_is_left_keeps_its_units,
 );
 
 /// Long enough for any machine; nothing waits as long where all is well.
@@ -260,4 +261,40 @@ async fn a_database_that_is_still_written_to_or_empty_is_left_alone(place: Place
     assert!(matches!(source.rebuild(&new).await, Err(RestoreError::Moved)));
     old.restock(activity_id(0), ACTOR, "yet more", 1).unwrap().wait().unwrap().unwrap();
     assert_eq!(follow(&old, &place).stop(PATIENCE), Drained::Yes, "it was not fenced off");
+}
+
+async fn a_reservation_of_which_only_a_dead_letter_is_left_keeps_its_units(place: Place) {
+    let directory = tempfile::tempdir().unwrap();
+    let old = open(&directory.path().join("old"), None);
+    let dead_letter = DeadLetterPolicy::Hold;
+    let end_ms = old.now_ms() + 3_600_000;
+    let definition = Definition { end_ms, per_user_limit: 5, dead_letter, ..DEFINITION };
+    let id = activity_id(0);
+    old.create(Some(id), ACTOR, 10, definition).unwrap().wait().unwrap().unwrap();
+    old.publish(id, ACTOR).unwrap().wait().unwrap().unwrap();
+    place.poison("flashsale_pre_deductions", 5).await;
+    let (user, quantity) = (UserId::new(5).unwrap(), 3);
+    let bought = old.reserve(id, user, &request(5), quantity, Front::Api).unwrap();
+    let lone = bought.wait().unwrap().unwrap().reservation.reservation.id;
+    buy(&old, id, 6).unwrap();
+    assert_eq!(follow(&old, &place).stop(PATIENCE), Drained::Yes);
+    let rows = "SELECT COUNT(*) FROM flashsale_pre_deductions";
+    assert_eq!(place.number(rows).await, 1);
+    let (was, figures) = (view(&old, lone), old.activity(id).unwrap().figures);
+    old.close().unwrap();
+    drop(old);
+    place.cure().await;
+
+    let (new, restored) = restore(&place, &directory.path().join("new")).await.unwrap();
+    assert_eq!(restored.unknown.rows, Vec::<String>::new());
+    assert_eq!(new.activity(id).unwrap().figures, figures);
+    let is = view(&new, lone);
+    assert_eq!(is.reservation.quantity, quantity);
+    assert_eq!(is.reservation.created_ms, was.reservation.created_ms);
+    // Its request is known, too: by the hash that the dead letter kept.
+    let again = new.reserve(id, user, &request(5), quantity, Front::Api).unwrap();
+    let again = again.wait().unwrap().unwrap();
+    assert!(again.replayed);
+    assert_eq!(again.reservation.reservation.id, lone);
+    new.close().unwrap();
 }

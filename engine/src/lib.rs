@@ -35,6 +35,7 @@
 #![warn(missing_docs)]
 
 pub mod core;
+pub mod planted;
 mod runtime;
 
 pub use runtime::adopt::{Adopted, FactError, OldId};

@@ -313,6 +313,44 @@ fn a_full_log_refuses_new_purchases_and_answers_the_rest() {
     assert_eq!(u64::from(view.figures.locked), buyer - 1, "nothing was decided for the refused");
 }
 
+/// No bit of a kind lets a reader pass it over.
+#[test]
+fn a_record_of_an_unknown_kind_stops_the_start() {
+    for kind in [127, 128, 255] {
+        let (engine, device) = simulated(Image::empty(1)).unwrap();
+        drop(engine);
+        let options = wal::OpenOptions {
+            // For an empty disk: this one has its own.
+            format: wal::Format {
+                shard_count: 1,
+                frame_bytes_max: 4 << 10,
+                in_flight_bytes_max: 4 << 10,
+                segment_bytes: 64 << 10,
+                owner: [0; wal::OWNER_BYTES],
+            },
+            accept_file_system: false,
+            companions: Vec::new(),
+            on_fatal: Box::new(|_| ()),
+        };
+        let opened = wal::Log::open(Arc::new(device.clone()), options, &mut |_| Ok(()));
+        let (log, _) = opened.unwrap();
+        let mut batch = log.begin(0, 24, wal::Class::Reserved).unwrap();
+        batch.command(24);
+        batch.append((kind, 1), |out| out.extend_from_slice(b"later"));
+        drop(batch);
+        log.commit().unwrap();
+        drop(log);
+        let refused = simulated(device.image()).map(drop).unwrap_err();
+        let mut told = refused.to_string();
+        let mut cause = std::error::Error::source(&refused);
+        while let Some(error) = cause {
+            told += &format!(": {error}");
+            cause = error.source();
+        }
+        assert!(told.contains(&format!("kind {kind}")), "{told}");
+    }
+}
+
 #[test]
 fn constants_that_would_fit_no_command_are_refused_before_anything_is_made() {
     let dir = tempfile::tempdir().unwrap();

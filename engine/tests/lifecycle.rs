@@ -4,6 +4,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../sim/src/counts.rs"]
+mod counts;
+
 use std::collections::BTreeMap;
 
 use engine::core::apply::apply;
@@ -409,6 +412,7 @@ fn all_that_can_happen_to_orders_at_once_ends_in_one_allowed_state() {
         locked += u32::from(view.reservation.status == Status::Reserved);
         sold += u32::from(paid);
     }
+    counts::note("lifecycle", &[("racing commands", commands)]);
     let figures = engine.activity(id).unwrap().figures;
     assert_eq!((figures.total(), figures.locked), (ORDERS, locked));
     assert!(figures.sold <= sold, "a refund may have put units back on sale");

@@ -5,9 +5,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../sim/src/counts.rs"]
+mod counts;
+#[path = "support/crowd.rs"]
+mod crowd;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
 use engine::core::activity::Activity;
 use engine::core::codec;
@@ -16,7 +20,9 @@ use engine::core::event::{
     Actor, Body, DeadLetterPolicy, Definition, Figures, Front, LatePayment, RestoreReason,
 };
 use engine::core::ids::{ActivityId, SkuId, UserId};
-use engine::{BatchAnswer, BatchRequest, Engine, EngineOptions, TimeSource};
+use engine::{Engine, EngineOptions, TimeSource};
+
+use crowd::{Clock, buy};
 
 const ACTOR: Actor<'static> = Actor { name: "operator", request_id: "test" };
 
@@ -26,27 +32,11 @@ const START_MS: u64 = 1_795_910_400_000;
 /// The time to pay.
 const PAYMENT_TTL_MS: u64 = 600_000;
 
-/// Purchases of a call.
-const BATCH: u64 = 1_000;
-
 /// Other sales, so many that one of them shares the shard of the large one.
 const OTHERS: u64 = 256;
 
 /// Buyers who come back for what was given back.
 const COMING_BACK: u64 = 1_000;
-
-/// A clock that stands until it is moved.
-struct Clock(AtomicU64);
-
-impl TimeSource for Clock {
-    fn wall_ms(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    fn monotonic(&self) -> Duration {
-        Duration::from_millis(self.wall_ms())
-    }
-}
 
 fn count() -> u64 {
     std::env::var("SLUICE_TIME_OUTS").map_or(50_000, |it| it.parse().unwrap())
@@ -69,23 +59,6 @@ fn put_on_sale(engine: &Engine, total: u64) -> ActivityId {
     let view = engine.create(None, ACTOR, total, definition).unwrap().wait().unwrap().unwrap();
     engine.publish(view.id, ACTOR).unwrap().wait().unwrap().unwrap();
     view.id
-}
-
-/// Users buy a unit each, under requests of that name; all are told so.
-fn buy(engine: &Engine, activity: ActivityId, users: std::ops::RangeInclusive<u64>, name: &str) {
-    let users: Vec<u64> = users.collect();
-    for users in users.chunks(usize::try_from(BATCH).unwrap()) {
-        let texts: Vec<String> = users.iter().map(|user| format!("{name}-{user}")).collect();
-        let request = |(user, request_id): (&u64, _)| BatchRequest {
-            user: UserId::new(*user).unwrap(),
-            request_id,
-            quantity: 1,
-        };
-        let requests: Vec<_> =
-            users.iter().zip(texts.iter().map(String::as_str)).map(request).collect();
-        let told = engine.reserve_batch(activity, &requests, Front::Http).unwrap().wait().unwrap();
-        assert!(told.iter().all(|it| matches!(it, BatchAnswer::Reserved(_))), "{told:?}");
-    }
 }
 
 fn figures(engine: &Engine, id: ActivityId) -> Figures {
@@ -182,6 +155,7 @@ fn all_at_once_each_unit_comes_back_once_and_other_buyers_are_answered() {
         buyer.join().unwrap()
     });
     assert!(during > 0, "nobody else was answered while units came back");
+    counts::note("mass_time_out, engine", &[("reservations", count)]);
     println!("{count} came back; {during} purchases of others were answered meanwhile");
 
     let back = Figures { available: u32::try_from(count).unwrap(), locked: 0, sold: 0 };

@@ -16,7 +16,9 @@ use engine::core::limits::TIME_MS_MAX;
 use engine::core::side::{PaymentStatus, RefundStatus};
 use engine::{
     Callback, Engine, EngineOptions, ORDERS_SINK, Pending, PublicStatus, Recorded, ReservationView,
+    SinkClass,
 };
+use wal::Lsn;
 use wal::device::sim::{Image, SimDevice};
 
 const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
@@ -428,7 +430,8 @@ fn facts_about_an_archived_order_are_no_use_while_it_lives() {
     let id = shop.on_sale(1, DEFINITION);
     let bought = shop.buy(id, 1).reservation;
     let (payment_no, transaction, amount) = ("p", "t", 1);
-    let order = ArchivedOrder { user: user(1), channel: "mock", payment_no, transaction, amount };
+    let (activity, user, channel) = (id, user(1), "mock");
+    let order = ArchivedOrder { activity, user, channel, payment_no, transaction, amount };
     let request = RequestRefund { archived: Some(order), ..refund(bought.id, "f1") };
     let told = shop.engine.refund_request(&request).unwrap();
     assert_eq!(shop.told(told), Err(Refusal::NotPaid));
@@ -465,23 +468,25 @@ fn an_activity_is_archived_once_every_sink_covers_it_and_sql_answers_from_then_o
     let asked = shop.engine.refund_request(&refund(reservation, "f1")).unwrap();
     assert_eq!(shop.told(asked), Err(Refusal::Archived));
     let (payment_no, transaction, amount) = ("p", "t", 100);
-    let order = ArchivedOrder { user: user(1), channel: "mock", payment_no, transaction, amount };
+    let (activity, buyer, channel) = (id, user(1), "mock");
+    let order = ArchivedOrder { activity, user: buyer, channel, payment_no, transaction, amount };
     let request = RequestRefund { archived: Some(order), ..refund(reservation, "f1") };
     let asked = shop.engine.refund_request(&request).unwrap();
     assert_eq!(shop.told(asked).unwrap().status, RefundStatus::Requested);
     let again = shop.engine.refund_request(&refund(reservation, "f1")).unwrap();
     assert_eq!(shop.told(again).unwrap().status, RefundStatus::Requested, "known by its number");
     let known = ArchivedPayment {
-        user: user(1),
-        channel: "mock",
+        activity,
+        reservation,
+        user: buyer,
+        channel,
         amount,
         order_paid: false,
         transaction_known: false,
     };
-    let payment_no = "10000000429496729701";
     let mut callback = Callback {
-        channel: "mock",
-        payment_no,
+        channel,
+        payment_no: "10000000429496729701",
         transaction: "t9",
         amount,
         paid: true,
@@ -502,4 +507,46 @@ fn an_activity_is_archived_once_every_sink_covers_it_and_sql_answers_from_then_o
         assert_eq!(shop.told(told).unwrap().status, RefundStatus::Settled);
     }
     shop.reopened();
+}
+
+#[test]
+fn time_outs_that_are_held_hold_no_publication() {
+    let shop = Shop::open(Image::empty(15));
+    shop.set(keys::TIMERS_HELD, b"", 0).unwrap();
+    shop.engine.serving();
+    let publish_at_ms = shop.engine.now_ms() + 50;
+    let definition = Definition { publish_at_ms, ..DEFINITION };
+    let created = shop.engine.create(None, ACTOR, 1, definition).unwrap();
+    let id = shop.told(created).unwrap().id;
+    while !shop.engine.activity(id).unwrap().on_sale {
+        assert!(shop.engine.now_ms() < publish_at_ms + 10_000, "it is not published");
+        shop.engine.pass_time();
+        shop.engine.commit().unwrap();
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_log_is_kept_from_further_back_before_a_nearer_place_is_let_go() {
+    let shop = Shop::open(Image::empty(14));
+    for _ in 0..8 {
+        shop.set(keys::STOP, b"1", 0).unwrap();
+    }
+    let kept = |engine: &Engine| -> Vec<u64> {
+        let sinks = engine.sinks().into_iter();
+        sinks.filter(|it| it.name.starts_with("sql-behind")).map(|it| it.confirmed_lsn.0).collect()
+    };
+    for lsn in [5, 6, 2, 3, 1] {
+        shop.engine.keep_for_orders(Lsn(lsn)).unwrap();
+        assert_eq!(kept(&shop.engine), [lsn]);
+    }
+    // As a crash between the two leaves it.
+    for (name, lsn) in [("sql-behind", 4), ("sql-behind-2", 5)] {
+        shop.engine.register_sink(name, SinkClass::MustDeliver).unwrap();
+        shop.engine.sink_confirmed(name, Lsn(lsn));
+    }
+    shop.engine.keep_for_orders(Lsn(1)).unwrap();
+    assert_eq!(kept(&shop.engine), [1]);
+    shop.engine.orders_caught_up().unwrap();
+    assert_eq!(kept(&shop.engine), [0; 0]);
 }

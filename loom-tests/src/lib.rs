@@ -14,5 +14,6 @@
 //! |----------------|-----------------------------------------------------------------|---------|
 //! | `marks.rs`     | publish, wait, give up, fail                                    | loom    |
 //! | `committer.rs` | append, be committed by whoever comes, close, fail                | loom    |
+//! | `spares.rs`    | spares made ahead, taken by a rotation, missed on a full disk     | loom    |
 //! | `protocol/`    | all of it at once: two shards, both threads of the log, those   | shuttle |
 //! |                | who wait, a reader; rotations, a failing disk, an early end     |         |

@@ -1,4 +1,5 @@
 -- `user_activity_key` is `user:activity:slot` while the slot is taken, NULL once it is free.
+-- A user's orders are found through `flashsale_pre_deductions`, whose unique key begins with them.
 CREATE TABLE IF NOT EXISTS orders (
     order_no          VARCHAR(64)     NOT NULL PRIMARY KEY,
     user_id           BIGINT UNSIGNED NOT NULL,
@@ -23,6 +24,5 @@ CREATE TABLE IF NOT EXISTS orders (
     expire_at         BIGINT          NOT NULL,
     created_at        BIGINT          NOT NULL,
     updated_at        BIGINT          NOT NULL,
-    INDEX orders_by_user (user_id, created_at),
     INDEX orders_by_activity (activity_id, status)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;

@@ -1,5 +1,8 @@
 -- The first schema. Instants are Unix milliseconds. No foreign key runs from a projected table to
 -- users or SKUs: the log decides what exists, the catalogue may lag behind it.
+--
+-- In the tables that every purchase writes, a list of words is a chain of OR: for an IN of more
+-- than two, SQLite builds a temporary index at each execution, which costs more than the row.
 
 CREATE TABLE skus (
     id         INTEGER NOT NULL PRIMARY KEY CHECK (id > 0),
@@ -75,8 +78,12 @@ CREATE TABLE flashsale_pre_deductions (
     quantity          INTEGER NOT NULL CHECK (quantity > 0),
     purchase_slot     INTEGER NOT NULL CHECK (purchase_slot = id),
     order_no          TEXT    NOT NULL UNIQUE,
-    status            TEXT    NOT NULL CHECK (status IN ('ordered', 'rolled_back', 'dead_letter')),
-    reason            TEXT    CHECK (reason IN ('cancelled', 'timeout', 'dead_letter', 'admin', 'api')),
+    status            TEXT    NOT NULL
+                      CHECK (status = 'ordered' OR status = 'rolled_back'
+                             OR status = 'dead_letter'),
+    reason            TEXT
+                      CHECK (reason IS NULL OR reason = 'cancelled' OR reason = 'timeout'
+                             OR reason = 'dead_letter' OR reason = 'admin' OR reason = 'api'),
     attempts          INTEGER NOT NULL,
     last_error        TEXT,
     ordered_at        INTEGER,
@@ -87,12 +94,15 @@ CREATE TABLE flashsale_pre_deductions (
 ) STRICT;
 
 -- `user_activity_key` is `user:activity:slot` while the slot is taken, NULL once it is free.
+-- A user's orders are found through `flashsale_pre_deductions`, whose unique key begins with them.
 CREATE TABLE orders (
     order_no          TEXT    NOT NULL PRIMARY KEY,
     user_id           INTEGER NOT NULL,
     order_type        TEXT    NOT NULL CHECK (order_type = 'seckill'),
-    status            TEXT    NOT NULL CHECK (status IN ('pending_payment', 'paid', 'shipped',
-                              'completed', 'cancelled', 'timeout', 'refunding', 'refunded')),
+    status            TEXT    NOT NULL
+                      CHECK (status = 'pending_payment' OR status = 'paid' OR status = 'shipped'
+                             OR status = 'completed' OR status = 'cancelled' OR status = 'timeout'
+                             OR status = 'refunding' OR status = 'refunded'),
     activity_id       INTEGER NOT NULL,
     purchase_slot     INTEGER NOT NULL,
     user_activity_key TEXT    UNIQUE,
@@ -111,7 +121,6 @@ CREATE TABLE orders (
     created_at        INTEGER NOT NULL,
     updated_at        INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX orders_by_user ON orders (user_id, created_at);
 CREATE INDEX orders_by_activity ON orders (activity_id, status);
 
 CREATE TABLE order_items (
@@ -130,7 +139,8 @@ CREATE TABLE payments (
     user_id    INTEGER NOT NULL,
     channel    TEXT    NOT NULL,
     amount     INTEGER NOT NULL CHECK (amount >= 0),
-    status     TEXT    NOT NULL CHECK (status IN ('pending', 'paid', 'failed')),
+    status     TEXT    NOT NULL
+               CHECK (status = 'pending' OR status = 'paid' OR status = 'failed'),
     expires_at INTEGER NOT NULL,
     paid_at    INTEGER,
     created_at INTEGER NOT NULL,
@@ -145,8 +155,11 @@ CREATE TABLE payment_callbacks (
     transaction_no TEXT    NOT NULL,
     activity_id    INTEGER,
     amount         INTEGER NOT NULL,
-    verdict        TEXT    NOT NULL CHECK (verdict IN ('accepted', 'repeated', 'wrong_amount',
-                           'unknown', 'second_payment', 'late', 'failed')),
+    verdict        TEXT    NOT NULL
+                   CHECK (verdict = 'accepted' OR verdict = 'repeated'
+                          OR verdict = 'wrong_amount' OR verdict = 'unknown'
+                          OR verdict = 'second_payment' OR verdict = 'late'
+                          OR verdict = 'failed'),
     body           BLOB    NOT NULL,
     received_at    INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -163,7 +176,9 @@ CREATE TABLE refunds (
     amount       INTEGER NOT NULL CHECK (amount >= 0),
     restock      INTEGER NOT NULL CHECK (restock IN (0, 1)),
     free_limit   INTEGER NOT NULL CHECK (free_limit IN (0, 1)),
-    status       TEXT    NOT NULL CHECK (status IN ('PENDING', 'SENT', 'SETTLED', 'FAILED')),
+    status       TEXT    NOT NULL
+                 CHECK (status = 'PENDING' OR status = 'SENT' OR status = 'SETTLED'
+                        OR status = 'FAILED'),
     reason       TEXT    NOT NULL,
     last_error   TEXT,
     requested_by TEXT    NOT NULL,
@@ -180,7 +195,8 @@ CREATE TABLE stock_flows (
     sku_id      INTEGER NOT NULL,
     activity_id INTEGER NOT NULL,
     change_type TEXT    NOT NULL
-                CHECK (change_type IN ('INIT', 'DEDUCT', 'RECOVER', 'REPAIR', 'ADJUST')),
+                CHECK (change_type = 'INIT' OR change_type = 'DEDUCT' OR change_type = 'RECOVER'
+                       OR change_type = 'REPAIR' OR change_type = 'ADJUST'),
     change_qty  INTEGER NOT NULL,
     before_qty  INTEGER NOT NULL CHECK (before_qty >= 0),
     after_qty   INTEGER NOT NULL CHECK (after_qty >= 0),
@@ -203,11 +219,17 @@ CREATE TABLE blacklist (
 ) STRICT, WITHOUT ROWID;
 
 -- Reservations that no order can hold; beside each stands what its order would be by now.
+-- `request_hash` only where the row in `flashsale_pre_deductions` is refused as well.
 CREATE TABLE dead_letters (
     id            INTEGER NOT NULL PRIMARY KEY,
     activity_id   INTEGER NOT NULL,
     user_id       INTEGER NOT NULL,
     order_no      TEXT    NOT NULL,
+    sku_id        INTEGER NOT NULL,
+    price         INTEGER NOT NULL CHECK (price >= 0),
+    quantity      INTEGER NOT NULL CHECK (quantity > 0),
+    request_hash  BLOB    CHECK (length(request_hash) = 16),
+    accepted_at   INTEGER NOT NULL,
     reason        TEXT    NOT NULL,
     status        TEXT    NOT NULL CHECK (status IN ('open', 'delivered', 'rolled_back')),
     needs_address INTEGER NOT NULL CHECK (needs_address IN (0, 1)),

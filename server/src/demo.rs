@@ -23,6 +23,8 @@ const USERS: u64 = 10_000;
 const PRICE: u64 = 9_900;
 const LENGTH_MS: u64 = 30 * 24 * 3600 * 1000;
 const PAYMENT_TTL_MS: u64 = 15 * 60 * 1000;
+/// The sale is on sale after this long at the latest.
+const PUBLISHED_WITHIN_MS: u64 = 10_000;
 /// Every demo shopper's. A demo is refused on an address that others can reach.
 const PASSWORD: &str = "demo-password";
 const TITLE: &str = "Demo: a mechanical keyboard";
@@ -86,9 +88,11 @@ pub(crate) async fn prepare(app: &App, passwords: &Passwords) -> Result<(), Demo
     let now_ms = app.engine.now_ms();
     let sku = SkuId::new(SKU).ok_or(DemoError::Id(SKU))?;
     let accounts = &app.orders.accounts;
-    accounts
-        .upsert_skus(None, &[Sku { id: sku, title: TITLE.to_owned(), price: Some(PRICE) }], now_ms)
-        .await?;
+    if app.orders.queries.skus(&[sku]).await?.is_empty() {
+        // What an operator made of it since stays.
+        let made = Sku { id: sku, title: TITLE.to_owned(), price: Some(PRICE) };
+        accounts.upsert_skus(None, &[made], now_ms).await?;
+    }
     // One hash for all of them: it is everybody's password.
     let hash = passwords.hash(PASSWORD.to_owned()).await.map_err(DemoError::Password)?;
     let users = (1..=USERS).filter_map(UserId::new).map(|id| user(id, &hash));
@@ -98,7 +102,20 @@ pub(crate) async fn prepare(app: &App, passwords: &Passwords) -> Result<(), Demo
     }
     let id = ActivityId::new(ACTIVITY).ok_or(DemoError::Id(ACTIVITY))?;
     let actor = Actor { name: "demo", request_id: "demo" };
-    let definition = Definition {
+    match app.engine.create(Some(id), actor, STOCK, sale(sku, now_ms))?.durable().await? {
+        Ok(_) => {
+            app.engine.publish(id, actor)?.durable().await??;
+            Ok(())
+        }
+        Err(Refusal::ActivityExists) => Ok(()),
+        Err(refusal) => Err(refusal.into()),
+    }
+}
+
+/// The sale. It is published at once; where this start is killed in between, its schedule does it
+/// at the next, and after an operator's word it does no more.
+const fn sale(sku: SkuId, now_ms: u64) -> Definition<'static> {
+    Definition {
         sku,
         title: TITLE,
         price: PRICE,
@@ -108,15 +125,7 @@ pub(crate) async fn prepare(app: &App, passwords: &Passwords) -> Result<(), Demo
         payment_ttl_ms: PAYMENT_TTL_MS,
         late_payment: LatePayment::ReinstateOrRefund,
         dead_letter: DeadLetterPolicy::Rollback,
-        publish_at_ms: 0,
-    };
-    match app.engine.create(Some(id), actor, STOCK, definition)?.durable().await? {
-        Ok(_) => {
-            app.engine.publish(id, actor)?.durable().await??;
-            Ok(())
-        }
-        Err(Refusal::ActivityExists) => Ok(()),
-        Err(refusal) => Err(refusal.into()),
+        publish_at_ms: now_ms + PUBLISHED_WITHIN_MS,
     }
 }
 
@@ -170,4 +179,17 @@ pub(crate) fn banner(
          curl http://{address}/api/admin/flashsales -H \"Authorization: Bearer $ADMIN\"\n  \
          curl http://{address}/metrics\n"
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sale_that_was_made_and_not_published_publishes_itself() {
+        let sku = const { SkuId::new(SKU).unwrap() };
+        let made = sale(sku, 1_000);
+        assert!(made.publish_at_ms > made.start_ms, "what is past publishes nothing");
+        assert!(made.publish_at_ms < made.end_ms);
+    }
 }

@@ -1,4 +1,5 @@
-//! What runs beside requests: limits that follow time, figures for browsers, refunds, archiving.
+//! What runs beside requests: limits that follow time, figures for browsers, refunds,
+//! archiving, a look at the disk.
 
 use std::sync::Arc;
 
@@ -6,6 +7,7 @@ use engine::Engine;
 use tokio::task::JoinError;
 
 use crate::app::{App, Shared};
+use crate::disk_watch::DiskWatch;
 use crate::http;
 use crate::payments::Refunder;
 
@@ -18,6 +20,9 @@ pub(crate) fn start(shared: &Shared, app: &App) {
     tokio::spawn(async move {
         stop.run_until_cancelled(events.keep(&engine, http::render_event)).await
     });
+    let watch = DiskWatch::default().keep(app.engine.clone());
+    let stop = shared.stop.clone();
+    tokio::spawn(async move { stop.run_until_cancelled(watch).await });
     let refunder = Refunder::new(&app.engine, &app.payments, Arc::clone(&app.orders.accounts));
     tokio::spawn(refunder.run(shared.stop.clone()));
 }

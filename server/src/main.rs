@@ -18,6 +18,7 @@ mod canary;
 mod cli;
 mod config;
 mod demo;
+mod disk_watch;
 mod duration;
 mod events;
 mod gate;

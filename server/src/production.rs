@@ -67,6 +67,8 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
     let files = secret_files(loaded).into_iter().map(|path| ("token key", path));
     let payments = settings.payments.secrets_file.clone();
     let files = files.chain(payments.map(|path| ("secrets of payments", path)));
+    let users = settings.resp.users_file.clone();
+    let files = files.chain(users.map(|path| ("passwords of the Redis port's users", path)));
     let tls_key = settings.resp.tls_key_file.clone();
     let files = files.chain(tls_key.map(|path| ("key of the Redis port", path)));
     let files = files.chain(loaded.origins.iter().filter_map(in_the_file));
@@ -94,14 +96,17 @@ fn in_the_file(entry: &Entry) -> Option<(&'static str, PathBuf)> {
     let what = match entry.key {
         "token.secret" => "token secret",
         "payments.secrets" => "secrets of payments",
+        "resp.users" => "passwords of the Redis port's users",
         "database" if has_password(value) => "database's password",
+        "legacy_database" if has_password(value) => "older database's password",
+        "redis" if has_password(value) => "password of Redis",
         _ => return None,
     };
     let path = PathBuf::from(&entry.origin);
     path.is_file().then_some((what, path))
 }
 
-/// Whether a URL of a database carries a password.
+/// Whether a URL of a database or of Redis carries a password.
 fn has_password(url: &str) -> bool {
     let authority = url.split_once("://").map(|(_, rest)| rest.split('/').next().unwrap_or(rest));
     let account = authority.and_then(|authority| authority.rsplit_once('@'));
@@ -121,6 +126,11 @@ mod tests {
     use crate::config::{Flags, load};
 
     const SECRET: &str = "k3J9x0ZpQw7LmN2vB8rT5yHs1dFgA4cE";
+
+    /// What a user's password is written as.
+    fn sha256() -> String {
+        "0123456789abcdef".repeat(4)
+    }
 
     fn found(settings: &[(&'static str, &str)]) -> Vec<String> {
         let mut flags = Flags::default();
@@ -176,14 +186,29 @@ mod tests {
     fn a_secret_in_a_configuration_that_everybody_reads_is_exposed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("sluice.toml");
-        fs::write(&path, format!("database = 'mysql://u:p@h/d'\n[token]\nsecret = '{SECRET}'\n"))
-            .unwrap();
+        let passwords = "database = 'mysql://u:p@h/d'\nlegacy_database = 'mysql://u:p@h/e'\n\
+                         redis = 'redis://:p@127.0.0.1'\n";
+        let users = format!("[resp]\nusers = 'shop:buyer:{}'\n", sha256());
+        fs::write(&path, format!("{passwords}[token]\nsecret = '{SECRET}'\n{users}")).unwrap();
         let findings_at = |mode| {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             let flags = Flags { file: Some(path.clone()), values: Vec::new() };
             findings(&load(&flags).unwrap()).len()
         };
-        assert_eq!([findings_at(0o600), findings_at(0o644)], [0, 2]);
+        assert_eq!([findings_at(0o600), findings_at(0o644)], [0, 5]);
+    }
+
+    #[test]
+    fn a_file_of_passwords_that_everybody_reads_is_exposed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("users");
+        fs::write(&path, format!("shop:buyer:{}\n", sha256())).unwrap();
+        let text = path.display().to_string();
+        let findings_at = |mode| {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            found(&[("token.secret", SECRET), ("resp.users_file", &text)]).len()
+        };
+        assert_eq!([findings_at(0o600), findings_at(0o644)], [0, 1]);
     }
 
     #[test]

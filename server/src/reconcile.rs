@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bridge::Watcher;
-use bridge::reconcile::{Kind, ReconcileError, Reconciler, Report, Scope, SideBySide};
+use bridge::reconcile::{Kind, ReconcileError, Reconciler, Report, Scope, SideBySide, Uncompared};
 use bridge::redis::stocks::Stocks;
 use bridge::sql::database::Database;
 use bridge::sql::split::Split;
@@ -178,6 +178,9 @@ where
 fn tell(report: &Report) {
     for mismatch in report.mismatches.iter().take(TOLD_MAX) {
         tracing::error!("reconcile: {mismatch}");
+    }
+    for Uncompared { side, why } in &report.uncompared {
+        tracing::warn!("reconcile: {} could not be compared: {why}", side.name());
     }
     if report.differences > TOLD_MAX as u64 {
         tracing::error!("reconcile: {} differences in all", report.differences);

@@ -17,10 +17,10 @@ mod shop;
 use std::path::Path;
 use std::time::Instant;
 
-use common::resp::Client;
-use common::{Answer, PATIENCE, Server};
+use common::resp::{Client, Reply, request};
+use common::{Answer, PATIENCE, Server, token};
 use mariadb::MariaDb;
-use provider::{Provider, Reply, body, call_back, open, refund, secrets, verdict};
+use provider::{Provider, body, call_back, open, refund, secrets, verdict};
 use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection};
 
@@ -33,6 +33,7 @@ fn start(provider: &Provider, data_dir: &Path, database: Option<&str>) -> Server
     let env = [
         ("SLUICE_PAYMENTS__SECRETS", secrets.as_str()),
         ("SLUICE_PAYMENTS__PROVIDERS", &providers),
+        ("SLUICE_HTTP__REPLAYS_PER_CONNECTION", "3/1h"),
     ];
     let mut args = vec!["--resp-listen", "127.0.0.1:0", "--test-clock"];
     args.extend(database.into_iter().flat_map(|database| ["--database", database]));
@@ -42,13 +43,10 @@ fn start(provider: &Provider, data_dir: &Path, database: Option<&str>) -> Server
 /// Buys a unit of a sale that is long over, and opens its payment.
 fn sold(server: &Server, user: u64, activity: u64) -> (u64, String, String) {
     let call = format!("FCALL sluice_reserve 1 {activity} {user} once 1 {THEN_MS}");
-    let common::resp::Reply::Array(reply) = Client::to(server.resp()).say(&call) else {
+    let Reply::Array(reply) = Client::to(server.resp()).say(&call) else {
         panic!("no reservation")
     };
-    let [_, common::resp::Reply::Integer(id), common::resp::Reply::Bulk(order_no), _] = &reply[..]
-    else {
-        panic!("{reply:?}")
-    };
+    let [_, Reply::Integer(id), Reply::Bulk(order_no), _] = &reply[..] else { panic!("{reply:?}") };
     let opened = open(server, user, &json!(order_no));
     let payment_no = opened.json()["payment_no"].as_str().unwrap().to_owned();
     (u64::try_from(*id).unwrap(), order_no.clone(), payment_no)
@@ -108,16 +106,82 @@ fn over(database: Option<&str>) -> Over {
     Over { provider, data_dir, server, activity, paid, gone }
 }
 
+/// Asks over the Redis port what a back end asks again.
+fn called_again(over: &Over) {
+    let Over { server, activity, paid, gone, .. } = over;
+    let (activity, number) = (*activity, |id: u64| i64::try_from(id).unwrap());
+    let mut client = Client::to(server.resp());
+    let mut call = |line: String| client.say(&format!("FCALL {line}"));
+    let replayed = Reply::purchase(2, number(paid.0), &paid.1, 0);
+    let refused = |code| Reply::purchase(code, 0, "", 0);
+    for (line, expected) in [
+        (format!("sluice_reserve 1 {activity} 7 once 1"), replayed.clone()),
+        (format!("sluice_reserve 1 {activity} 7 once 1 {THEN_MS}"), replayed.clone()),
+        (format!("sluice_reserve 1 {activity} 7 once 2"), refused(-6)),
+        (format!("sluice_reserve 1 {activity} 7 new 1"), refused(-1)),
+        (format!("sluice_confirm 1 {activity} {} {}", paid.0, paid.2), Reply::Integer(2)),
+        (format!("sluice_confirm 1 {activity} {} another", paid.0), Reply::Integer(3)),
+        (format!("sluice_confirm 1 {activity} {} late", gone.0), Reply::Integer(-1)),
+        (format!("sluice_confirm 1 {activity} {} none", gone.0 + 1), Reply::Integer(0)),
+        (format!("sluice_confirm 1 9 {} {}", paid.0, paid.2), Reply::Integer(0)),
+        (format!("sluice_restore 1 {activity} {}", paid.0), Reply::Integer(3)),
+        (format!("sluice_restore 1 {activity} {}", gone.0), Reply::Integer(2)),
+        (format!("sluice_restore 1 {activity} {}", gone.0 + 1), Reply::Integer(0)),
+        (format!("sluice_publish 1 {activity}"), Reply::Integer(0)),
+    ] {
+        assert_eq!(call(line.clone()), expected, "{line}");
+    }
+    let map = |told: Reply| match told {
+        Reply::Array(fields) => fields,
+        other => panic!("{other:?}"),
+    };
+    let seen = map(call(format!("sluice_get 1 {activity} {}", paid.0)));
+    for word in ["confirmed", &paid.1, &paid.2] {
+        assert!(seen.contains(&Reply::bulk(word)), "{word} in {seen:?}");
+    }
+    assert!(map(call(format!("sluice_activity 1 {activity}"))).contains(&Reply::bulk("sold")));
+    assert_eq!(map(call(format!("sluice_get 1 {activity} {}", gone.0 + 1))), []);
+
+    // Answers keep the order of their requests, whoever gives them.
+    let again = format!("FCALL sluice_reserve 1 {activity} 7 once 1");
+    let lines = ["PING", &again, "ECHO a", &again, "ECHO b"];
+    let words = lines.map(|line| line.split(' ').collect::<Vec<_>>());
+    let pipelined: Vec<u8> = words.iter().flat_map(|words| request(words)).collect();
+    client.send(pipelined);
+    let told: Vec<_> = lines.iter().map(|_| client.reply().unwrap()).collect();
+    let pong = Reply::Simple("PONG".to_owned());
+    let expected = [pong, replayed.clone(), Reply::bulk("a"), replayed, Reply::bulk("b")];
+    assert_eq!(told, expected);
+    // A peer that has said all it had to say is answered before it is let go.
+    client.send(request(&again.split(' ').collect::<Vec<_>>()));
+    client.socket().shutdown(std::net::Shutdown::Write).unwrap();
+    assert!(matches!(client.reply(), Some(Reply::Array(_))));
+    assert!(client.is_closed());
+}
+
 #[test]
 fn what_is_archived_is_answered_from_sql_and_without_it_not_at_all() {
     let over = over(None);
     looked_at(&over);
+    called_again(&over);
     let Over { provider, data_dir, server, activity, paid, gone } = over;
     drop(server);
     let server = start(&provider, data_dir.path(), Some("sqlite:/nonexistent/orders.db"));
     let without = (503, "database_unavailable".to_owned());
     assert_eq!(purchase(&server, 7, paid.0, "").verdict(), without);
     assert_eq!(server.buy(7, activity, "once", 1).verdict(), without);
+    let mut client = Client::to(server.resp());
+    for line in [
+        format!("sluice_reserve 1 {activity} 7 once 1"),
+        format!("sluice_confirm 1 {activity} {} {}", paid.0, paid.2),
+        format!("sluice_get 1 {activity} {}", paid.0),
+    ] {
+        let told = client.say(&format!("FCALL {line}"));
+        assert_eq!(told.word(), "DATABASEUNAVAILABLE", "{line}");
+    }
+    assert_eq!(client.say("PING"), Reply::Simple("PONG".to_owned()));
+    let list = server.as_admin("GET", "/api/admin/flashsales", None).json();
+    assert_eq!((&list["archived"], &list["items"]), (&json!(1), &json!([])));
     assert_eq!(refund(&server, &paid.2, &json!({"refund_no": "r3"})).verdict(), without);
     assert_eq!(call_back(&server, &body(&gone.2, "t11", 700, "paid")).verdict(), without);
 }
@@ -138,11 +202,60 @@ fn looked_at(over: &Over) {
     assert_eq!(replayed.json()["pre_deduction_id"], paid.0);
     assert_eq!(server.buy(7, activity, "once", 2).code(), "request_id_reused");
     assert_eq!(server.buy(7, activity, "new", 1).code(), "ended");
+    stopped(over);
+    operated(over);
     assert_eq!(cancel(server, 7, &paid.1).code(), "already_paid");
     assert_eq!(cancel(server, 8, &gone.1).json()["status"], "rolled_back");
     assert_eq!(open(server, 7, &json!(paid.1)).code(), "already_paid");
     assert_eq!(open(server, 8, &json!(gone.1)).code(), "already_rolled_back");
     assert_eq!(open(server, 9, &json!(gone.1)).code(), "order_not_found");
+}
+
+/// The order of checks is that of a live activity: a replay, the kill switch, and then its end.
+fn stopped(over: &Over) {
+    let Over { server, activity, paid, .. } = over;
+    let switch = |name: &str| {
+        assert_eq!(server.as_admin("POST", &format!("/api/admin/{name}"), None).status, 204);
+    };
+    switch("stop");
+    assert_eq!(server.buy(7, *activity, "new", 1).code(), "paused");
+    assert_eq!(server.buy(7, *activity, "once", 1).json()["pre_deduction_id"], paid.0);
+    let new = format!("FCALL sluice_reserve 1 {activity} 7 new 1");
+    assert_eq!(Client::to(server.resp()).say(&new), Reply::purchase(-4, 0, "", 0));
+    switch("start");
+    let mut connection = server.connect();
+    let bearer = format!("Bearer {}", token(7, "user"));
+    let headers = [("Authorization", bearer.as_str())];
+    let path = format!("/api/flashsales/{activity}/purchase");
+    let body = "{\"client_request_id\":\"once\"}";
+    let mut click = || connection.call("POST", &path, &headers, body).status;
+    let clicks: Vec<u16> = (0..4).map(|_| click()).collect();
+    assert_eq!(clicks, [202, 202, 202, 429], "repeats are bounded by connection");
+}
+
+/// What operators do again, and what they see.
+fn operated(over: &Over) {
+    let Over { server, activity, paid, gone, .. } = over;
+    let path = format!("/api/admin/flashsales/{activity}");
+    for (method, what, body) in [
+        ("POST", "/publish", None),
+        ("POST", "/pause", None),
+        ("PUT", "", Some(json!({"title": "x"}))),
+    ] {
+        let told = server.as_admin(method, &format!("{path}{what}"), body.as_ref());
+        assert_eq!(told.verdict(), (409, "ended".to_owned()), "{method} {what}");
+    }
+    let release =
+        |id: u64| server.as_admin("POST", &format!("/api/admin/reservations/{id}/release"), None);
+    assert_eq!(release(gone.0).json()["reason"], "cancelled", "asked again, the same");
+    assert_eq!(release(paid.0).code(), "already_paid");
+    assert_eq!(release(gone.0 + 1).code(), "purchase_not_found");
+    let retry = format!("/api/admin/dead-letters/{}/retry", paid.0);
+    assert_eq!(server.as_admin("POST", &retry, None).code(), "dead_letter_not_found");
+    let list = server.as_admin("GET", "/api/admin/flashsales", None).json();
+    let listed = &list["items"][0];
+    assert_eq!((&listed["id"], &listed["state"]), (&json!(activity), &json!("archived")));
+    assert_eq!((&listed["sold"], &list["archived"]), (&json!(1), &json!(1)));
 }
 
 #[test]
@@ -199,7 +312,7 @@ fn money_moved(over: &Over, refunds: &dyn Fn(&str) -> i64) {
     let wanted = json!({"refund_no": "r1", "restock": true, "reason": "late"});
     assert_eq!(refund(server, gone, &wanted).code(), "not_paid");
     until(|| refunds("SETTLED").into(), |count| *count == 2);
-    provider.will([Reply::Status(500), Reply::HangUp]);
+    provider.will([provider::Reply::Status(500), provider::Reply::HangUp]);
     assert_eq!(refund(server, paid, &wanted).status, 202);
     until(|| refunds("SENT").into(), |count| *count == 1);
     let order = format!("/api/orders/{paid_order}");

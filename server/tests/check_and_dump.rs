@@ -247,3 +247,52 @@ fn without_a_data_directory_both_say_so() {
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "nothing was made");
 }
+
+#[test]
+fn a_disk_is_probed_and_left_as_it_was() {
+    let dir = scratch();
+    let probe =
+        |path: &Path| sluice(["check", "--probe", "--data-dir"]).arg(path).output().unwrap();
+    let measured = probe(dir.path());
+    assert_eq!(measured.status.code(), Some(0), "{measured:?}");
+    let told = String::from_utf8(measured.stdout).unwrap();
+    for word in ["file system:", "batch KiB", "p99 us"] {
+        assert!(told.contains(word), "{word:?} is missing: {told}");
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    assert_eq!(probe(&dir.path().join("none")).status.code(), Some(2));
+}
+
+#[test]
+fn a_sink_is_forgotten_once_and_not_beside_its_server() {
+    let data_dir = scratch();
+    let drop_sink = |name: &str| {
+        let mut command = sluice(["sink", "drop", name, "--data-dir"]);
+        command.arg(data_dir.path()).output().unwrap()
+    };
+    let server = shop::demo(data_dir.path());
+    assert_eq!(drop_sink("sql").status.code(), Some(5), "its server runs");
+    drop(server);
+    assert_eq!(drop_sink("nobody").status.code(), Some(2));
+    let dropped = drop_sink("sql");
+    assert_eq!(dropped.status.code(), Some(0), "{dropped:?}");
+    assert!(String::from_utf8(dropped.stdout).unwrap().contains("no longer kept for sql"));
+    assert_eq!(drop_sink("sql").status.code(), Some(2), "it is gone");
+    // The next start feeds it again.
+    drop(shop::demo(data_dir.path()));
+    assert_eq!(drop_sink("sql").status.code(), Some(0));
+}
+
+#[test]
+fn a_rerun_of_the_demo_keeps_what_an_operator_made_of_its_sku() {
+    let data_dir = scratch();
+    let server = shop::demo(data_dir.path());
+    let admin = shop::admin_token(data_dir.path());
+    let sku = json!({"id": 20_001, "title": "another", "price": 1});
+    let kept = server.authorized(&admin, "POST", "/api/admin/skus", &[], Some(&sku));
+    assert!(kept.status < 300, "{kept:?}");
+    drop(server);
+    drop(shop::demo(data_dir.path()));
+    let query = "SELECT COUNT(*) FROM skus WHERE id = 20001 AND title = 'another' AND price = 1";
+    assert_eq!(books::count(data_dir.path(), query), 1);
+}

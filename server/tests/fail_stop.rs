@@ -449,6 +449,7 @@ fn whatever_operation_fails_the_server_ends_with_4_and_nothing_acknowledged_is_l
          {unavailable:?}",
         failures.len()
     );
+    common::counts::note("fail_stop", &[("failures reached", reached as u64)]);
     assert!(reached >= RUNS_MIN, "only {reached} failures were reached");
     assert!(unavailable.iter().all(|told| *told > 0), "a port never told of it: {unavailable:?}");
 }

@@ -9,6 +9,8 @@
 #[path = "common/books.rs"]
 mod books;
 mod common;
+#[path = "common/provider.rs"]
+mod provider;
 #[path = "common/shop.rs"]
 mod shop;
 
@@ -77,6 +79,7 @@ impl SmallDisk {
             };
         }
         command.env("SLUICE_FORMAT__SEGMENT_BYTES", SEGMENT_BYTES);
+        command.env("SLUICE_PAYMENTS__SECRETS", provider::secrets());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let server = Server::of(command, &data_dir);
         let inside = mount_point.strip_prefix("/").unwrap();
@@ -126,8 +129,11 @@ fn a_full_disk_stops_purchases_alone_and_they_resume_when_there_is_room() {
     let first = buy(&mut connection, activity, 1);
     assert_eq!(first.status, 202, "{first:?}");
 
+    let second = buy(&mut connection, activity, 2);
+    assert_eq!(second.status, 202, "{second:?}");
+
     disk.fill();
-    let mut accepted = 1;
+    let mut accepted = 2;
     let refused = loop {
         let answer = buy(&mut connection, activity, accepted + 1);
         if answer.status != 202 {
@@ -145,6 +151,12 @@ fn a_full_disk_stops_purchases_alone_and_they_resume_when_there_is_room() {
     let order_no = first.body["order_no"].as_str().unwrap();
     let cancel = format!("/api/orders/{order_no}/cancel");
     assert_eq!(server.as_user(1, "POST", &cancel, None).status, 200, "a cancel goes on");
+    let opened = provider::open(server, 2, &second.body["order_no"]);
+    assert_eq!(opened.status, 201, "paying goes on: {opened:?}");
+    let opened = opened.json();
+    let amount = opened["amount"].as_u64().unwrap();
+    let body = provider::body(opened["payment_no"].as_str().unwrap(), "t-1", amount, "paid");
+    assert_eq!(provider::verdict(&provider::call_back(server, &body)), "accepted");
     for change in ["pause", "resume", "unpublish", "publish"] {
         let path = format!("/api/admin/flashsales/{activity}/{change}");
         assert_eq!(server.as_admin("POST", &path, None).status, 204, "{change} goes on");
@@ -159,7 +171,7 @@ fn a_full_disk_stops_purchases_alone_and_they_resume_when_there_is_room() {
     }
     accepted += 1;
     let [total, available, locked, sold] = server.figures(activity);
-    assert_eq!((total, available, locked, sold), (100_000, 100_000 - locked, accepted - 1, 0));
+    assert_eq!((total, available, locked, sold), (100_000, 99_999 - locked, accepted - 2, 1));
     let checked = loop {
         // Beside a running server the last frame counts once it is promised.
         let checked = books::check(&disk.root.join("data"), activity);
@@ -169,5 +181,6 @@ fn a_full_disk_stops_purchases_alone_and_they_resume_when_there_is_room() {
         assert!(Instant::now() < deadline, "{checked:?}, not {accepted}");
         std::thread::sleep(Duration::from_millis(20));
     };
-    assert_eq!((checked.locked, checked.rolled_back), (accepted - 1, 1));
+    let [locked, sold, rolled_back] = [checked.locked, checked.sold, checked.rolled_back];
+    assert_eq!([locked, sold, rolled_back], [accepted - 2, 1, 1]);
 }

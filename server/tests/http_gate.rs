@@ -485,3 +485,17 @@ fn repeats_are_bounded_by_connection_alone() {
         assert!(last.header("ratelimit").unwrap().starts_with("\"replays\""));
     }
 }
+
+#[test]
+fn an_amount_that_none_can_be_is_no_purchase_whatever_else_stands_in_its_way() {
+    let server = Server::start_with(&[], &[("SLUICE_LIMITS__USER", "1/1h")]);
+    let dear = json!({"price": 1_u64 << 52, "per_user_limit": 10});
+    let activity = server.activity(&dear);
+    for _ in 0..2 {
+        refused(&server.buy(7, activity, "a", 4), 400, "invalid_request");
+    }
+    assert_eq!(server.buy(7, activity, "a", 1).status, 202, "it cost no limit anything");
+    assert_eq!(server.as_admin("POST", "/api/admin/stop", None).status, 204);
+    refused(&server.buy(7, activity, "b", 4), 400, "invalid_request");
+    refused(&server.buy(7, activity, "b", 1), 409, "paused");
+}

@@ -230,3 +230,21 @@ fn shoppers_see_what_is_published_and_what_they_hold() {
         assert_eq!(answer.verdict(), (400, "invalid_request".to_owned()), "{query}");
     }
 }
+
+#[test]
+fn a_sale_that_names_no_time_to_pay_gives_ten_minutes() {
+    let server = Server::start();
+    let activity = server.activity(&json!({}));
+    let path = format!("/api/admin/flashsales/{activity}");
+    assert_eq!(server.as_admin("GET", &path, None).json()["payment_ttl"], "10m");
+    let bought = server.buy(7, activity, "a", 1).json();
+    let seen = server.as_user(7, "GET", &query_path(&bought), None).json();
+    // 2026-01-01T23:59:59.999Z: the day may end in between.
+    const DAY_MS: u64 = 24 * 3600 * 1000;
+    let of_day_ms = |name: &str| {
+        let text = seen[name].as_str().unwrap();
+        let number = |range: std::ops::Range<usize>| text[range].parse::<u64>().unwrap();
+        ((number(11..13) * 60 + number(14..16)) * 60 + number(17..19)) * 1000 + number(20..23)
+    };
+    assert_eq!((of_day_ms("pay_before") + DAY_MS - of_day_ms("created_at")) % DAY_MS, 600_000);
+}

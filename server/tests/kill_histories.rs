@@ -254,6 +254,9 @@ fn a_server_that_is_killed_again_and_again_answers_as_one_that_never_was() {
         "{kills} kills, {in_start} more during a start; {histories} histories, {operations} \
          operations"
     );
+    let counts = [("kills", kills), ("more during a start", in_start), ("histories", histories)];
+    common::counts::note("kill_histories", &counts.map(|(what, count)| (what, count as u64)));
+    common::counts::note("kill_histories", &[("operations", operations as u64)]);
     assert!(server.stop().success());
 }
 

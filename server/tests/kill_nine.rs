@@ -55,6 +55,8 @@ fn what_was_acknowledged_survives_every_kill_and_the_sale_stays_exact() {
 
     let retried = history.iter().filter(|told| told.tries > 1).count();
     println!("{retried} clicks were sent more than once");
+    let counts = [("kills", kills as u64), ("clicks sent more than once", retried as u64)];
+    common::counts::note("kill_nine", &counts);
     assert!(retried > 0, "the kills hit nobody");
 
     // Every id that was accepted, once more, and a whole life later.

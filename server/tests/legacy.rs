@@ -24,6 +24,7 @@ use serde_json::{Value, json};
 use sqlx::{AssertSqlSafe, Connection as _, MySqlConnection, SqliteConnection};
 
 use books::Checked;
+use common::resp::{Client, Reply};
 use common::{PATIENCE, Server, Signal, sluice};
 use mariadb::MariaDb;
 use shop::Random;
@@ -238,9 +239,13 @@ fn what_was_taken_over_is_queried_paid_cancelled_and_timed_out() {
     older.reservation(big, ("ordered", "paid"), 3600);
     let scratch = tempfile::tempdir().unwrap();
     let shop = database.url("shop");
-    let flags = [&older.flags()[..], &["--database", &shop]].concat();
+    let valkey = Valkey::start();
+    let redis = valkey.url(0);
+    let flags = ["--database", &shop, "--redis", &redis, "--resp-listen", "127.0.0.1:0"];
+    let flags = [&older.flags()[..], &flags].concat();
     let secrets = format!("mock:{}", provider::MOCK_SECRET);
-    let env = [("SLUICE_PAYMENTS__SECRETS", secrets.as_str())];
+    let env =
+        [("SLUICE_PAYMENTS__SECRETS", secrets.as_str()), ("SLUICE_MIRROR__LAYOUT", "flash_sale")];
     let mut server = Server::start_in(scratch.path(), &flags, &env);
     assert_eq!(server.figures(ACTIVITY), [7, 3, 3, 1]);
 
@@ -259,6 +264,19 @@ fn what_was_taken_over_is_queried_paid_cancelled_and_timed_out() {
     assert_eq!(replayed.header("idempotency-replayed"), Some("true"));
     assert_eq!(server.buy(3, ACTIVITY, "r-4", 1).verdict(), (409, "limit_reached".to_owned()));
 
+    // The number that it brought along is its number everywhere.
+    let mut client = Client::to(server.resp());
+    let again = client.say(&format!("FCALL sluice_reserve 1 {ACTIVITY} 3 r-3 1"));
+    assert_eq!(again, Reply::purchase(2, 3, "O-3", 3));
+    let Reply::Array(seen) = client.say(&format!("FCALL_RO sluice_get 1 {ACTIVITY} 3")) else {
+        panic!("no map")
+    };
+    assert!(seen.contains(&Reply::bulk("O-3")), "{seen:?}");
+    let mut redis = valkey.connect(0);
+    let mut shown = |line: &str| say::<Option<String>>(&mut redis, line);
+    until(|| shown("GET flash_sale:result:O-3").as_deref() == Some("1"));
+    assert_eq!(shown("SRANDMEMBER flash_sale:user:buy:3:3").as_deref(), Some("O-3"));
+
     let paid = provider::open(&server, 1, &json!("O-1")).json();
     let payment_no = paid["payment_no"].as_str().unwrap();
     assert_eq!((payment_no, &paid["amount"]), ("O-101", &json!(PRICE)));
@@ -266,6 +284,7 @@ fn what_was_taken_over_is_queried_paid_cancelled_and_timed_out() {
     assert_eq!(provider::verdict(&provider::call_back(&server, &body)), "accepted");
     let cancelled = server.as_user(2, "POST", "/api/orders/O-2/cancel", None);
     assert_eq!(cancelled.status, 200, "{cancelled:?}");
+    until(|| shown("GET flash_sale:result:O-2").as_deref() == Some("2"));
     assert_eq!(server.buy(2, ACTIVITY, "after", 1).status, 202);
     assert_eq!(server.figures(ACTIVITY), [7, 3, 2, 2]);
     let order = server.as_user(1, "GET", "/api/orders/O-1", None).json();
@@ -381,4 +400,64 @@ fn what_is_no_older_system_is_refused_in_one_line() {
     let (code, said) = refused(&data_dir, &["--legacy-database", &own]);
     assert_eq!(code, Some(3), "{said}");
     assert!(said.contains("sluice restore"), "{said}");
+}
+
+/// What is over is taken over, too: its activity leaves memory, and with it the numbers that were
+/// brought along. SQL knows them.
+#[test]
+fn what_was_taken_over_is_found_in_sql_once_its_activity_is_archived() {
+    let scratch = tempfile::tempdir().unwrap();
+    let older = Older::file(scratch.path());
+    older.run(&format!(
+        "INSERT INTO flashsale_activities VALUES ({ACTIVITY}, 3, 'x', {PRICE}, 4, 1, 'on_sale', \
+         1577836800, 1577923200)"
+    ));
+    older.reservation(1, ("ordered", "paid"), 3600);
+    older.reservation(2, ("ordered", "pending_payment"), 3600);
+    let data_dir = scratch.path().join("data");
+    let flags = [&older.flags()[..], &["--resp-listen", "127.0.0.1:0"]].concat();
+    let secrets = format!("mock:{}", provider::MOCK_SECRET);
+    let env = [
+        ("SLUICE_PAYMENTS__SECRETS", secrets.as_str()),
+        ("SLUICE_PAYMENTS__PROVIDERS", "mock=mock:"),
+    ];
+    let mut server = Server::start_in(&data_dir, &flags, &env);
+    let opened = provider::open(&server, 2, &json!("O-2")).json();
+    assert_eq!(opened["payment_no"], "O-201");
+    assert_eq!(server.as_user(2, "POST", "/api/orders/O-2/cancel", None).status, 200);
+    until(|| reconcile(&server).status.code() == Some(0));
+    assert!(server.stop().success());
+    // The next start finds that it is over.
+    let server = Server::start_in(&data_dir, &flags, &env);
+    let detail = format!("/api/flashsales/{ACTIVITY}");
+    until(|| server.as_user(1, "GET", &detail, None).json()["state"] == "archived");
+
+    let found = purchase(&server, 1, 1);
+    assert_eq!((&found["status"], &found["order_no"]), (&json!("ordered"), &json!("O-1")));
+    let strangers = server.as_user(2, "GET", "/api/flashsales/purchases/1", None);
+    assert_eq!(strangers.code(), "purchase_not_found");
+    let path = "/api/flashsales/purchases/3";
+    assert_eq!(server.as_user(1, "GET", path, None).code(), "purchase_not_found");
+    assert_eq!(provider::open(&server, 1, &json!("O-1")).code(), "already_paid");
+    assert_eq!(provider::open(&server, 2, &json!("O-2")).code(), "already_rolled_back");
+    assert_eq!(provider::open(&server, 1, &json!("O-2")).code(), "order_not_found");
+    let cancelled = server.as_user(2, "POST", "/api/orders/O-2/cancel", None);
+    assert_eq!((cancelled.status, &cancelled.json()["reason"]), (200, &json!("cancelled")));
+    let released = server.as_admin("POST", "/api/admin/reservations/2/release", None);
+    assert_eq!((released.status, &released.json()["status"]), (200, &json!("rolled_back")));
+    let payment = server.as_user(2, "GET", "/api/payments/O-201", None);
+    assert_eq!((payment.status, &payment.json()["status"]), (200, &json!("pending")));
+    let again =
+        Client::to(server.resp()).say(&format!("FCALL sluice_reserve 1 {ACTIVITY} 1 r-1 1"));
+    assert_eq!(again, Reply::purchase(2, 1, "O-1", 0));
+
+    // Late money goes back by itself; money of nothing that was ever sold is for a person to see.
+    for (payment_no, transaction, expected) in
+        [("O-201", "t-1", "late"), ("O-201", "t-1", "repeated"), ("O-901", "t-2", "unknown")]
+    {
+        let body = provider::body(payment_no, transaction, PRICE, "paid");
+        assert_eq!(provider::verdict(&provider::call_back(&server, &body)), expected);
+    }
+    let settled = "SELECT COUNT(*) FROM refunds WHERE order_no = 'O-2' AND status = 'SETTLED'";
+    until(|| books::count(&data_dir, settled) == 1);
 }

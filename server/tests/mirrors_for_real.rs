@@ -141,6 +141,8 @@ fn whoever_dies_the_three_stores_agree_with_what_shoppers_were_told() {
     }
     let cuts = market.line.made();
     println!("{} blows; cuts made: {cuts:?} of {CUTS:?}", blows.len());
+    let counts = [("rounds", rounds), ("kills and cuts", blows.len())];
+    common::counts::note("mirrors_for_real", &counts.map(|(what, count)| (what, count as u64)));
     if rounds >= ROUNDS {
         assert!(cuts.into_iter().sum::<usize>() > 0, "no line was cut");
         let struck = |blow| blows.contains(&blow);

@@ -101,5 +101,12 @@ fn redis_stands_beside_with_its_cursor() {
     assert_eq!(seen["items"][0]["redis"]["available"], "9", "{seen}");
     assert!(seen["redis_lsn"].as_u64() > Some(0), "{seen}");
     assert!(seen["sql_lsn"].as_u64() > Some(0), "{seen}");
+
+    // A Redis that is gone is none without differences.
+    drop(valkey);
+    let blind = tool(&server, "reconcile", &[]);
+    assert_eq!(blind.status.code(), Some(2), "{blind:?}");
+    let told = String::from_utf8(blind.stderr).unwrap();
+    assert!(told.contains("redis could not be compared"), "{told}");
     assert!(server.stop().success());
 }

@@ -286,3 +286,20 @@ fn a_time_that_a_caller_gives_counts_for_nothing_outside_tests() {
     assert_ne!(found[&Reply::bulk("created_ms")], Reply::Integer(1000));
     assert_eq!(client.say("FCALL sluice_reserve 1 7 1 b 1 x").word(), "INVALID");
 }
+
+#[test]
+fn a_drained_activity_is_paused_in_every_word() {
+    let server = start();
+    let mut client = Client::to(server.resp());
+    open_sale(&mut client, 7, 10, 3);
+    let switch = |name: &str| {
+        let path = format!("/api/admin/flashsales/7/{name}");
+        assert_eq!(server.as_admin("POST", &path, None).status, 204);
+    };
+    for (name, paused) in [("drain", true), ("resume", false), ("pause", true), ("resume", false)] {
+        switch(name);
+        let expected = if paused { Reply::bulk("1") } else { Reply::Null };
+        assert_eq!(client.say("GET flashsale:pause:7"), expected, "{name}");
+        assert_eq!(client.say("EXISTS flashsale:pause:7"), Reply::Integer(paused.into()), "{name}");
+    }
+}

@@ -237,6 +237,7 @@ fn the_port_answers_as_the_engine_and_as_the_library_and_has_its_keys() {
         }
     }
     println!("{seen:#?}");
+    common::counts::note("resp_conformance", &[("calls", seen["calls"])]);
     if calls >= CALLS_TO_MEET_ALL {
         for name in MUST_BE_SEEN {
             assert!(seen.contains_key(*name), "no history met {name}");

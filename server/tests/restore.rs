@@ -41,6 +41,12 @@ fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// Disables or enables the account of `user`.
+fn disable(server: &Server, user: u64, word: &str) {
+    let path = format!("/api/admin/users/{user}/{word}");
+    assert_eq!(server.as_admin("POST", &path, None).status, 204);
+}
+
 fn bought(answer: &common::Answer) -> (Value, Value) {
     assert_eq!(answer.status, 202, "{answer:?}");
     let body = answer.json();
@@ -57,6 +63,10 @@ fn what_was_sold_stays_sold_and_the_old_directory_is_fenced_off() {
     let id = first.activity(&json!({"stock": 3, "payment_ttl": "1h"}));
     let told = bought(&first.buy(7, id, "r-7", 1));
     bought(&first.buy(8, id, "r-8", 1));
+    for user in [20, 21] {
+        disable(&first, user, "disable");
+    }
+    disable(&first, 21, "enable");
     delivered(&first);
     first.signal(Signal::KILL);
     first.wait();
@@ -72,6 +82,8 @@ fn what_was_sold_stays_sold_and_the_old_directory_is_fenced_off() {
 
     let mut second = Server::start_in(&new, &flags, &[]);
     assert_eq!(second.figures(id), [3, 1, 2, 0]);
+    assert_eq!(second.buy(20, id, "r-20", 1).status, 401, "its account stays disabled");
+    assert_eq!(second.as_user(21, "GET", "/api/flashsales", None).status, 200);
     let replayed = second.buy(7, id, "r-7", 1);
     assert_eq!(bought(&replayed), told);
     let fresh = bought(&second.buy(9, id, "r-9", 1));

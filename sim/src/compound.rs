@@ -22,7 +22,7 @@ pub fn run(settings: Settings) -> Report {
     let mut workloads = all(settings.scale.pick(1, 1, 3));
     // A file's second life, and what a crash leaves of the hand-over.
     workloads.extend(["nn", "nnr"].map(|word| parse(word).unwrap_or_default()));
-    spread("compound", settings.bug, workloads.len(), |index, report| {
+    spread("compound", settings, workloads.len(), |index, report| {
         report.add("workloads", 1);
         blows(&workloads[index], settings, report, None);
     })
@@ -33,7 +33,7 @@ pub type Case = (usize, usize);
 
 /// Runs one case again, or all cases of a workload.
 pub fn again(steps: &[Step], settings: Settings, case: Option<Case>) -> Report {
-    spread("compound", settings.bug, 1, |_, report| blows(steps, settings, report, case))
+    spread("compound", settings, 1, |_, report| blows(steps, settings, report, case))
 }
 
 fn blows(steps: &[Step], settings: Settings, report: &mut Report, only: Option<Case>) {

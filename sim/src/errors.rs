@@ -44,7 +44,7 @@ pub struct Errors {
 pub fn run(settings: Settings) -> Errors {
     let workloads = &WORKLOADS[..settings.scale.pick(12, WORKLOADS.len(), WORKLOADS.len())];
     let reached = std::sync::Mutex::new((BTreeSet::new(), BTreeSet::new()));
-    let report = spread("errors", settings.bug, workloads.len(), |index, report| {
+    let report = spread("errors", settings, workloads.len(), |index, report| {
         let steps = parse(workloads[index]).expect("the list names steps");
         let mut sites = Vec::new();
         let untouched = Run::take(&steps, settings.seed, None, Some(&mut sites));
@@ -294,7 +294,7 @@ fn replay(seed: u64, word: &str, case: Option<(Fault, Option<usize>)>) -> String
 
 /// Runs one fault again.
 pub fn again(steps: &[Step], fault: Fault, settings: Settings, cut: Option<usize>) -> Report {
-    spread("errors", settings.bug, 1, |_, report| {
+    spread("errors", settings, 1, |_, report| {
         fail_so(steps, fault, settings, report, cut);
     })
 }

@@ -9,6 +9,8 @@
 //! | [`errors`]   | every operation of a workload fails, in every way                         |
 //! | [`compound`] | a second blow while the first is being recovered from                     |
 //! | [`corrupt`]  | damage that no crash can do, on logs whose promises are known             |
+//! | [`kill`]     | `kill -9` of a real process that appends to a real file system            |
+//! | [`lies`]     | a disk that says a sync is done and drops the data                        |
 //! | [`mangle`]   | files that neither a disk nor a build of ours made                        |
 //! | [`trace`]    | power cut at every operation of real runs on a real file system           |
 //! | [`planted`]  | all of them, on a log with a known fault                                  |
@@ -21,9 +23,12 @@
 mod checksums;
 pub mod compound;
 pub mod corrupt;
+pub mod counts;
 pub mod crash;
 pub mod errors;
 pub mod fates;
+pub mod kill;
+pub mod lies;
 pub mod mangle;
 pub mod planted;
 pub mod process;

@@ -1,11 +1,12 @@
 //! Runs a campaign, or one case of it again: `cargo xtask sim --help`.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use sim::report::{Report, Scale, Settings};
 use sim::workload::{Step, parse};
-use sim::{compound, corrupt, crash, errors, mangle, planted, trace, whole};
-use wal::device::sim::{Fault, FaultKind};
+use sim::{compound, corrupt, crash, errors, kill, lies, mangle, planted, trace, whole};
+use wal::device::sim::{Fault, FaultKind, Lie};
 use wal::planted::Bug;
 
 const HELP: &str = "\
@@ -18,7 +19,10 @@ campaigns, and what names a case of a workload:
   compound   --first N --operation N
   corrupt    [--torn] --case N
   mangle     --case N (without a workload)
-  trace      (real runs in the directory for temporary files)
+  lies       --at N [--lasting]
+  kill       (a real process in the directory for temporary files)
+  trace      [--notes FILE [--operation N --cut N]] (real runs in the directory for temporary
+             files; one that failed is kept there as FILE)
   planted    (every known fault against every campaign)
   whole      [--seed N] [--fault NAME]: one seed where it is given
 
@@ -102,6 +106,9 @@ fn run(arguments: &[String]) -> Result<bool, Usage> {
         print!("{HELP}");
         return Ok(true);
     }
+    if campaign == "kill" && rest.flag("--child") {
+        return child(&rest);
+    }
     let settings = rest.settings()?;
     let report = match (campaign.as_str(), rest.workload()?) {
         ("crash", None) => crash::run(settings),
@@ -123,13 +130,31 @@ fn run(arguments: &[String]) -> Result<bool, Usage> {
             Some(case) => mangle::again(settings, case),
             None => mangle::run(settings),
         },
-        ("trace", _) => trace::run(settings, &std::env::temp_dir()),
+        ("lies", None) => lies::run(settings),
+        ("lies", Some((_, steps))) => {
+            let Some(at) = rest.number("--at")? else {
+                return Err(Usage("--at names the sync that lies".to_owned()));
+            };
+            lies::again(&steps, Lie { at, lasting: rest.flag("--lasting") }, settings)
+        }
+        ("kill", _) => {
+            let program = std::env::current_exe();
+            let program = program.map_err(|error| Usage(format!("this program: {error}")))?;
+            kill::run(settings, &std::env::temp_dir(), &program)
+        }
+        ("trace", _) => match rest.text("--notes")? {
+            Some(path) => {
+                let (operation, cut) = (rest.index("--operation")?, rest.index("--cut")?);
+                trace::again(settings, Path::new(path), operation, cut)
+            }
+            None => trace::run(settings, &std::env::temp_dir()),
+        },
         ("planted", _) => return Ok(hunt(settings)),
         ("whole", _) => {
-            let bug = rest.named("--fault", whole::planted::Bug::ALL)?;
+            let fault = rest.named("--fault", &whole::planted::Fault::all())?;
             match rest.number("--seed")? {
-                Some(seed) => whole::again(seed, bug),
-                None => whole::run(settings, bug),
+                Some(seed) => whole::again(seed, fault),
+                None => whole::run(settings, fault),
             }
         }
         (other, _) => return Err(Usage(format!("there is no campaign {other}"))),
@@ -139,6 +164,22 @@ fn run(arguments: &[String]) -> Result<bool, Usage> {
     }
     println!("{report}");
     Ok(report.failed == 0)
+}
+
+/// Is the process that the campaign of that name kills.
+fn child(rest: &Arguments<'_>) -> Result<bool, Usage> {
+    let missing = || Usage("a child needs --child DIR --life N --seed N".to_owned());
+    let life = kill::Life {
+        dir: rest.text("--child")?.map(PathBuf::from).ok_or_else(missing)?,
+        number: rest.number("--life")?.ok_or_else(missing)?,
+        seed: rest.number("--seed")?.ok_or_else(missing)?,
+        appends: rest.flag("--appends"),
+    };
+    let lived = kill::live(&life);
+    if let Err(error) = &lived {
+        eprintln!("sim: life {}: {error}", life.number);
+    }
+    Ok(lived.is_ok())
 }
 
 fn again_with_errors(

@@ -29,7 +29,7 @@ type Corpus = BTreeMap<String, Vec<u8>>;
 pub fn run(settings: Settings) -> Report {
     let corpus = corpus();
     let parts = settings.scale.pick(2, 60, 10_000);
-    spread("mangle", settings.bug, parts, |part, report| {
+    spread("mangle", settings, parts, |part, report| {
         for case in 0..CASES_A_PART {
             let number = part as u64 * CASES_A_PART + case;
             report.add("files", 1);
@@ -43,7 +43,7 @@ pub fn run(settings: Settings) -> Report {
 
 /// Runs one case again.
 pub fn again(settings: Settings, case: u64) -> Report {
-    spread("mangle", settings.bug, 1, |_, report| {
+    spread("mangle", settings, 1, |_, report| {
         report.add("files", 1);
         report.run(
             || format!("mangle --seed {} --case {case}", settings.seed),

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use wal::planted::{self, Bug};
 
+use crate::counts;
+
 /// Failures beyond these are counted, not kept.
 const FAILURES_KEPT: usize = 8;
 
@@ -60,12 +62,20 @@ impl Settings {
     pub fn standard() -> Self {
         Self { scale: Scale::from_environment(), seed: 1, bug: None }
     }
+
+    /// What goes into every case beside the seed, as arguments: how much is done decides which
+    /// cases there are.
+    fn arguments(self) -> String {
+        let scale = self.scale.pick("quick", "ci", "long");
+        let bug = self.bug.map_or(String::new(), |bug| format!(" --bug {bug:?}"));
+        format!(" --scale {scale}{bug}")
+    }
 }
 
 /// A case that failed, and the command that runs it again.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// Arguments of `cargo xtask sim`.
+    /// Arguments of `cargo xtask sim`, but for those of all cases of a report.
     pub replay: String,
     /// What was wrong.
     pub what: String,
@@ -76,6 +86,8 @@ pub struct Failure {
 pub struct Report {
     /// The campaign.
     pub name: &'static str,
+    /// What went into it; `None` where a case depends on its seed alone.
+    pub settings: Option<Settings>,
     /// Its figures, in the order in which they are told.
     pub counts: Vec<(&'static str, u64)>,
     /// The first failures.
@@ -141,6 +153,7 @@ impl Report {
     /// Writes the report past the test harness, which keeps what a passing test prints to itself.
     pub fn tell(&self) {
         let _ = writeln!(std::io::stderr(), "{self}");
+        counts::note(&format!("campaign `{}`", self.name), &self.counts);
     }
 }
 
@@ -152,8 +165,9 @@ impl fmt::Display for Report {
         }
         write!(line, " failed {}, {:.1} s", self.failed, self.took.as_secs_f64())?;
         f.write_str(&line)?;
+        let arguments = self.settings.map_or(String::new(), Settings::arguments);
         for Failure { replay, what } in &self.failures {
-            write!(f, "\n  {what}\n    cargo xtask sim {replay}")?;
+            write!(f, "\n  {what}\n    cargo xtask sim {replay}{arguments}")?;
         }
         Ok(())
     }
@@ -162,19 +176,21 @@ impl fmt::Display for Report {
 /// Runs `part` for every index below `parts` on all cores, and adds up the reports.
 pub fn spread(
     name: &'static str,
-    bug: Option<Bug>,
+    settings: Settings,
     parts: usize,
     part: impl Fn(usize, &mut Report) + Sync,
 ) -> Report {
     let started = Instant::now();
     let workers = thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
-    let total = Mutex::new(Report { name, ..Report::default() });
+    let bug = settings.bug;
+    let new = || Report { name, settings: Some(settings), ..Report::default() };
+    let total = Mutex::new(new());
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 planted::choose(bug);
-                let mut report = Report { name, ..Report::default() };
+                let mut report = new();
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     // One case is enough to catch a planted fault.

@@ -29,14 +29,19 @@ fn the_planted_bugs_of_the_day_are_caught() {
     let hunts: Vec<_> = bugs.into_iter().map(|bug| hunt(bug, settings, false)).collect();
     let told = told(&hunts);
     writeln!(std::io::stderr(), "{told}").expect("a test can write");
+    let caught = hunts.iter().filter(|hunt| !hunt.caught.is_empty()).count();
+    let score = [("planted faults caught", caught as u64), ("planted", hunts.len() as u64)];
+    sim::counts::note("campaign `planted`", &score);
     assert!(hunts.iter().all(|hunt| !hunt.caught.is_empty()), "{told}");
 }
 
 #[test]
 fn the_documentation_lists_every_planted_bug() {
     let page = include_str!("../../docs/reliability.md");
+    let engine = engine::planted::Bug::ALL.iter().map(|bug| (format!("{bug:?}"), bug.does()));
+    let log = Bug::ALL.iter().map(|bug| (format!("{bug:?}"), bug.does()));
     let rows: Vec<_> =
-        Bug::ALL.iter().map(|bug| format!("| `{bug:?}` | {} |", bug.does())).collect();
+        log.chain(engine).map(|(bug, does)| format!("| `{bug}` | {does} |")).collect();
     let missing: Vec<_> = rows.iter().filter(|row| !page.contains(*row)).collect();
     assert!(missing.is_empty(), "docs/reliability.md lacks {missing:#?}");
 }

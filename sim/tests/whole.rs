@@ -1,7 +1,7 @@
 //! H5 to its floor, and its own kill score.
 
 use sim::report::{Scale, Settings};
-use sim::whole::{self, planted::Bug};
+use sim::whole::{self, planted::Fault};
 
 #[test]
 fn whatever_fails_everything_meets_again() {
@@ -22,10 +22,10 @@ fn a_run_can_be_run_again() {
 }
 
 #[test]
-fn each_planted_fault_of_the_way_outward_is_caught() {
-    for bug in Bug::ALL {
+fn each_planted_fault_is_caught() {
+    for fault in Fault::all() {
         let settings = Settings { scale: Scale::Quick, ..Settings::standard() };
-        let report = whole::run(settings, Some(*bug));
-        assert!(report.failed > 0, "{bug:?} was not caught: {report}");
+        let report = whole::run(settings, Some(fault));
+        assert!(report.failed > 0, "{fault:?} was not caught: {report}");
     }
 }

@@ -2,7 +2,9 @@
 //!
 //! One commit at a time. A commit takes what is waiting, frames it, writes once, syncs once, then
 //! publishes. While one sync is in flight the next batch fills, so the slower the disk, the larger
-//! the batch, without a timer.
+//! the batch, without a timer. There is no window to wait in before a write either: whoever comes
+//! during a sync is in the next frame anyway, and on an idle disk a window would be added to every
+//! answer.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -15,7 +17,7 @@ use crate::failure::{Failure, Seen, condemn, fail, fail_spare, set_aside};
 use crate::fatal::OnFatal;
 use crate::frame::{self, FrameSpec};
 use crate::ids::{Lsn, SegmentId};
-use crate::intake::{Admission, Committed, Intake};
+use crate::intake::{Committed, Intake};
 use crate::limits::BLOCK_BYTES;
 use crate::metrics::Counters;
 use crate::names;
@@ -181,7 +183,7 @@ impl Tail {
             return Ok(());
         }
         match parts.spares.make(&*parts.device, &parts.intake) {
-            Ok(SpareMade::NoRoom) => parts.intake.admit(Admission::Nothing),
+            Ok(SpareMade::NoRoom) => parts.spares.let_nothing_in(&parts.intake),
             Ok(SpareMade::Made | SpareMade::Enough) => {}
             Err(failed) => return Err(fail_spare(parts, failed)),
         }
@@ -220,6 +222,7 @@ impl Tail {
         let (header, file) = self.segment.as_ref().expect("an open log has a segment");
         let before_us = parts.device.now_us();
         self.commit_us = self.commit_us.max(before_us);
+        parts.counters.begins(before_us);
         // With one commit at a time everything before a frame is synced when it is written.
         let promise = if planted::has(Bug::SyncedThroughStuckAtZero) { 0 } else { self.offset };
         let spec = FrameSpec {

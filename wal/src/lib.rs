@@ -28,7 +28,7 @@
 //! |---|---|
 //! | `segment`, `frame`, `record`, `control` | the formats: a table beside its code |
 //! | `features` | what an older build must not read past, and when it is used |
-//! | `intake` | where records wait |
+//! | `intake`, `bell` | where records wait, and who is woken for them |
 //! | `committer` | the only writer |
 //! | `watermark` | what is durable, and who waits for it |
 //! | `verdict` | where the log ends, as a decision table |
@@ -48,6 +48,7 @@
 #![warn(missing_docs)]
 
 mod abort;
+mod bell;
 mod block;
 mod checksum;
 mod committer;
@@ -121,7 +122,7 @@ pub use open::{Judged, OpenOptions, OpenReport, Opening};
 pub use progress::Progress;
 pub use reader::{Frame, Reader};
 pub use record::{RECORD_HEADER_BYTES, Record, RecordError, Records, record_bytes};
-pub use recover::{RECORDS_AHEAD, Replay, Replaying, TornTail};
+pub use recover::{RECORDS_TOGETHER, Rejection, Replay, Replaying, TornTail};
 pub use repair::{Loss, RepairError, Repaired, repair};
 pub use retention::{RetentionLimits, SinkClass, SinkError, SinkState};
 pub use retire::{Retired, drop_sink};

@@ -200,6 +200,7 @@ impl Log {
         let parts = &self.inner.parts;
         Metrics {
             in_flight_bytes: parts.intake.in_flight_bytes(),
+            sync_under_way_us: parts.counters.under_way_us(parts.device.now_us()),
             new_admitted: parts.intake.admits_new(),
             spares: parts.spares.len() as u64,
             log_bytes: parts.retention.bytes(),

@@ -49,6 +49,8 @@ pub(crate) struct Counters {
     pub(crate) rotations: AtomicU64,
     pub(crate) slow_syncs: AtomicU64,
     sync_us_sum: AtomicU64,
+    /// When the write and sync under way began, device clock; 0 where none is.
+    sync_began_us: AtomicU64,
     sync_us: Histogram,
     frame_records: Histogram,
     frame_sizes: Histogram,
@@ -69,8 +71,22 @@ impl Histogram {
 }
 
 impl Counters {
+    /// Notes that a write and its sync begin.
+    pub(crate) fn begins(&self, now_us: u64) {
+        self.sync_began_us.store(now_us, Ordering::Relaxed);
+    }
+
+    /// How long the write and sync under way have taken by now, microseconds; 0 where none is.
+    pub(crate) fn under_way_us(&self, now_us: u64) -> u64 {
+        match self.sync_began_us.load(Ordering::Relaxed) {
+            0 => 0,
+            began_us => now_us.saturating_sub(began_us),
+        }
+    }
+
     /// Notes a write-and-sync of `bytes` bytes with `records` records that took `us`.
     pub(crate) fn synced(&self, records: u32, bytes: usize, us: u64) {
+        self.sync_began_us.store(0, Ordering::Relaxed);
         if records == 0 {
             self.watermarks.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -106,6 +122,8 @@ pub struct Metrics {
     pub slow_syncs: u64,
     /// Sum of the times of all writes with their syncs, microseconds.
     pub sync_us_sum: u64,
+    /// How long the write and sync under way have taken, microseconds; 0 where none is.
+    pub sync_under_way_us: u64,
     /// Number of them by time, see [`SYNC_US_BOUNDS`].
     pub sync_us: Buckets,
     /// Frames with records by how many those are, see [`FRAME_RECORDS_BOUNDS`].

@@ -15,6 +15,16 @@ pub fn wait_for_work(log: &Log) -> bool {
     log.wait_for_work(0)
 }
 
+/// Waits, as the thread that makes spares does, until one is missing. Tells whether to go on.
+pub fn wait_for_spare(log: &Log) -> bool {
+    log.wait_for_spare(false, 0)
+}
+
+/// Ends every wait for work and for spares, as the end of the log's threads does.
+pub fn stop_waiting(log: &Log) {
+    log.interrupt();
+}
+
 /// The durable marks alone.
 pub struct Marks(Watermark);
 

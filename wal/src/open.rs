@@ -142,7 +142,7 @@ impl Opening {
         self.replay_into(&mut EachRecord(replay))
     }
 
-    /// The same, into an owner that is shown what comes next.
+    /// The same, into an owner that takes many records at once.
     pub fn replay_into(mut self, replay: &mut dyn Replaying) -> Result<Judged, OpenError> {
         sync_tail(&*self.device, &mut self.control, &*self.control_file)?;
         let how = (Reach::Everything, Extent::Needed);

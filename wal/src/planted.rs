@@ -4,8 +4,10 @@
 //! trace in the binary. With it one fault at a time is chosen at run time, per thread, so that one
 //! build serves all and campaigns can run side by side.
 
-/// Names the faults, each with what it does.
-macro_rules! bugs {
+/// Makes a module of faults: their names with what each does, and the choice among them.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! planted_bugs {
     ($($name:ident = $does:literal;)*) => {
         /// A fault that a careless change could bring in.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -24,10 +26,34 @@ macro_rules! bugs {
                 }
             }
         }
+
+        #[cfg(feature = "planted-bugs")]
+        thread_local! {
+            static CHOSEN: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+        }
+
+        /// Chooses the fault of this thread, or none.
+        #[cfg(feature = "planted-bugs")]
+        pub fn choose(bug: Option<Bug>) {
+            CHOSEN.with(|chosen| chosen.set(bug));
+        }
+
+        /// Whether this thread runs with `bug`.
+        #[cfg(feature = "planted-bugs")]
+        pub(crate) fn has(bug: Bug) -> bool {
+            CHOSEN.with(|chosen| chosen.get() == Some(bug))
+        }
+
+        /// Whether this thread runs with a fault: never, in a build without them.
+        #[cfg(not(feature = "planted-bugs"))]
+        #[inline(always)]
+        pub(crate) const fn has(_bug: Bug) -> bool {
+            false
+        }
     };
 }
 
-bugs! {
+crate::planted_bugs! {
     AckBeforeSync = "Publishes the durable mark before the sync.";
     SkipDirectorySync = "Leaves out the directory's sync after a rotation's rename.";
     SkipSyncAtOpen = "Reads the tail at open without syncing it first.";
@@ -53,28 +79,4 @@ bugs! {
     ControlSlotNotAlternating = "Writes CONTROL over its only slot that is whole.";
     FailureNotPoisoned = "Lets a log go on that has failed.";
     FileReusedAfterError = "Uses a file again that saw an I/O error.";
-}
-
-#[cfg(feature = "planted-bugs")]
-thread_local! {
-    static CHOSEN: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
-}
-
-/// Chooses the fault of this thread, or none.
-#[cfg(feature = "planted-bugs")]
-pub fn choose(bug: Option<Bug>) {
-    CHOSEN.with(|chosen| chosen.set(bug));
-}
-
-/// Whether this thread runs with `bug`.
-#[cfg(feature = "planted-bugs")]
-pub(crate) fn has(bug: Bug) -> bool {
-    CHOSEN.with(|chosen| chosen.get() == Some(bug))
-}
-
-/// Whether this thread runs with a fault: never, in a build without them.
-#[cfg(not(feature = "planted-bugs"))]
-#[inline(always)]
-pub(crate) const fn has(_bug: Bug) -> bool {
-    false
 }

@@ -86,35 +86,37 @@ pub(crate) fn lane(shard: u16, shard_count: u16) -> Option<usize> {
     }
 }
 
-/// Records that are shown ahead: more than the processor fetches at once, few enough to be at hand
-/// still when their turn comes.
-pub const RECORDS_AHEAD: usize = 64;
+/// Records that are handed over together: more than the processor fetches from memory side by
+/// side, few enough that what was fetched is at hand still when its turn comes.
+pub const RECORDS_TOGETHER: usize = 128;
 
-/// An owner that wants to know what comes next, so that what it will need is fetched from memory
-/// side by side.
-pub trait Replaying {
-    /// Shows the next [`RECORDS_AHEAD`] records, or fewer; more may follow. None has happened yet.
-    fn look_ahead(&mut self, records: Records<'_>);
-
-    /// Takes the next record.
-    ///
-    /// # Errors
-    /// Why it cannot have happened: the log is refused.
-    fn take(&mut self, record: &Record<'_>)
-    -> Result<(), Box<dyn std::error::Error + Send + Sync>>;
+/// A record that cannot have happened: the log is refused.
+#[derive(Debug)]
+pub struct Rejection {
+    /// The record.
+    pub lsn: Lsn,
+    /// What is wrong with it.
+    pub why: Box<dyn std::error::Error + Send + Sync>,
 }
 
-/// One that takes each record as it comes.
+/// An owner that takes many records at once, so that what they need is fetched from memory side by
+/// side.
+pub trait Replaying {
+    /// Takes the next records, [`RECORDS_TOGETHER`] at most.
+    ///
+    /// # Errors
+    /// The first that cannot have happened.
+    fn take(&mut self, records: &[Record<'_>]) -> Result<(), Rejection>;
+}
+
+/// One that takes each record by itself.
 pub(crate) struct EachRecord<'a, 'b>(pub(crate) &'a mut Replay<'b>);
 
 impl Replaying for EachRecord<'_, '_> {
-    fn look_ahead(&mut self, _records: Records<'_>) {}
-
-    fn take(
-        &mut self,
-        record: &Record<'_>,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        (self.0)(record)
+    fn take(&mut self, records: &[Record<'_>]) -> Result<(), Rejection> {
+        records.iter().try_for_each(|record| {
+            (self.0)(record).map_err(|why| Rejection { lsn: record.lsn, why })
+        })
     }
 }
 
@@ -235,20 +237,30 @@ impl Segment<'_> {
             };
             let mut records = 0;
             let mut left = Records::new(scanned.payload, scanned.header.first_lsn);
+            let mut next = Vec::with_capacity(RECORDS_TOGETHER);
             loop {
-                if (records as usize).is_multiple_of(RECORDS_AHEAD) {
-                    replay.look_ahead(left.clone());
-                }
-                let Some(record) = left.next() else { break };
-                records += 1;
-                let record = record
-                    .map_err(|error| OpenError::Rejected { lsn: error.0, why: error.into() })?;
-                match self.start {
-                    Some(start) if record.lsn <= start.lsn => {
-                        start.pass(&record, format.shard_count)?;
+                let before = records;
+                next.clear();
+                for record in left.by_ref().take(RECORDS_TOGETHER) {
+                    records += 1;
+                    let record = record
+                        .map_err(|error| OpenError::Rejected { lsn: error.0, why: error.into() })?;
+                    match self.start {
+                        Some(start) if record.lsn <= start.lsn => {
+                            start.pass(&record, format.shard_count)?;
+                        }
+                        _ => {
+                            follow(&record, format.shard_count, recovered)?;
+                            next.push(record);
+                        }
                     }
-                    _ => take(&record, format.shard_count, recovered, replay)?,
                 }
+                if records == before {
+                    break;
+                }
+                replay
+                    .take(&next)
+                    .map_err(|Rejection { lsn, why }| OpenError::Rejected { lsn, why })?;
             }
             if records != scanned.header.record_count {
                 let why = format!("its frame names {}", scanned.header.record_count).into();
@@ -340,12 +352,11 @@ impl Segment<'_> {
     }
 }
 
-/// Hands one record to the owner, after its sequence was checked (W4).
-fn take(
+/// Holds a record's sequence against that of its shard (W4).
+fn follow(
     record: &Record<'_>,
     shard_count: u16,
     recovered: &mut Recovered,
-    replay: &mut dyn Replaying,
 ) -> Result<(), OpenError> {
     let rejected = |why| OpenError::Rejected { lsn: record.lsn, why };
     let seq = lane(record.shard, shard_count)
@@ -355,5 +366,5 @@ fn take(
         return Err(rejected(format!("shard sequence {} after {seq}", record.shard_seq).into()));
     }
     *seq = record.shard_seq;
-    replay.take(record).map_err(rejected)
+    Ok(())
 }

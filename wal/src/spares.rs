@@ -183,6 +183,16 @@ impl Spares {
         }
     }
 
+    /// Lets nothing in any more, for there is neither a spare nor room for one; unless somebody has
+    /// found room meanwhile, whose word would else be the last: nothing is let in, so nothing
+    /// rotates, so nobody would ever speak again.
+    pub(crate) fn let_nothing_in(&self, intake: &Intake) {
+        let pool = self.pool.lock();
+        if pool.spares.is_empty() {
+            intake.admit(Admission::Nothing);
+        }
+    }
+
     /// Whether a file that is given back is wanted beside `more` others.
     pub(crate) fn wants(&self, more: usize) -> bool {
         let pool = self.pool.lock();

@@ -24,15 +24,14 @@ struct Bound {
 const BOUNDS: &[Bound] = &[
     Bound {
         work: "batch",
-        instructions_max: 1_400,
+        instructions_max: 1_030,
         what: "a purchase in a batch of 1,024, logged",
     },
-    Bound { work: "single", instructions_max: 2_900, what: "a purchase by itself, logged" },
-    Bound { work: "refused", instructions_max: 580, what: "a purchase above the limit" },
-    Bound { work: "replayed", instructions_max: 635, what: "a purchase made before" },
+    Bound { work: "single", instructions_max: 2_365, what: "a purchase by itself, logged" },
+    Bound { work: "refused", instructions_max: 510, what: "a purchase above the limit" },
+    Bound { work: "replayed", instructions_max: 566, what: "a purchase made before" },
     Bound { work: "hash", instructions_max: 272, what: "the hash of a UUID" },
-    // A hundred of them fetch its buyer ahead, which saves a wait for memory of more than that.
-    Bound { work: "recovery", instructions_max: 1_925, what: "a purchase replayed at a start" },
+    Bound { work: "recovery", instructions_max: 1_197, what: "a purchase replayed at a start" },
 ];
 
 /// Bytes of the log that a reservation takes at most, in batches of 1,024, framing and padding

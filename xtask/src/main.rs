@@ -3,7 +3,8 @@
 //! | command | does |
 //! |---|---|
 //! | `quick` | before each commit: formatting, lints, tidy, unit tests, a small campaign |
-//! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps |
+//! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps and their lanes |
+//! | `test --publish` | the same, and what it counted goes into docs/reliability.md |
 //! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
 //! | `docs` | renders into docs/ what opens the source files they describe, and `openapi.json` |
 //! | `fuzz` | the fuzzer alone, to the floor of a commit |
@@ -19,6 +20,7 @@
 //! No dependencies: this is the first thing that a newcomer's machine builds.
 
 mod backports;
+mod counts;
 mod coverage;
 mod debian;
 mod failure;
@@ -36,12 +38,14 @@ mod totals;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use failure::Failure;
+use steps::Step;
 
-const USAGE: &str = "usage: cargo xtask quick | test [--list | STEP...] | tidy | docs | fuzz | \
-                     coverage | soak [--minutes N] | nightly [--list | STEP...] | sim ARGS... | \
-                     bench [peers] [ARGS...]";
+const USAGE: &str = "usage: cargo xtask quick | test [--list | --publish | STEP...] | tidy | docs | \
+                     fuzz | coverage | soak [--minutes N] | nightly [--list | STEP...] | \
+                     sim ARGS... | bench [peers] [ARGS...]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -64,17 +68,19 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
     std::env::set_current_dir(root())
         .map_err(|source| Failure::Io { what: "enter the repository's root", source })?;
     match (command.as_str(), rest) {
-        ("quick", []) => plan::report(steps::run_all(&plan::quick())),
+        ("quick", []) => one_lane(&plan::quick()),
+        ("test", []) => plan::run(&plan::test(), false),
+        ("test", [flag]) if flag == "--publish" => plan::run(&plan::test(), true),
         ("test", [flag]) if flag == "--list" => {
-            plan::list(&plan::test());
+            plan::test().list();
             Ok(())
         }
-        ("test", names) => plan::report(steps::run_all(&plan::chosen(plan::test(), names)?)),
+        ("test", names) => one_lane(&plan::chosen(plan::test().into_steps(), names)?),
         ("nightly", [flag]) if flag == "--list" => {
-            plan::list(&nightly::steps());
+            plan::list("nightly", &nightly::steps());
             Ok(())
         }
-        ("nightly", names) => plan::report(steps::run_all(&plan::chosen(nightly::steps(), names)?)),
+        ("nightly", names) => one_lane(&plan::chosen(nightly::steps(), names)?),
         ("fuzz", []) => fuzz::run(),
         ("coverage", []) => coverage::run(),
         ("soak", rest) => nightly::soak(rest),
@@ -85,6 +91,13 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         ("bench", rest) => steps::pass_through(plan::BENCH, rest),
         _ => Err(Failure::Usage(USAGE.to_owned())),
     }
+}
+
+/// Runs the steps one after another, and tells how it went.
+fn one_lane(steps: &[Step]) -> Result<(), Failure> {
+    let started = Instant::now();
+    let outcomes = steps::run_all(steps);
+    plan::report(&outcomes, started.elapsed())
 }
 
 /// The repository's root: cargo names this package's folder in it.

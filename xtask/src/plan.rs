@@ -6,12 +6,12 @@
 //! optimised `ci` profile, which needs only the two crates at the heart; loom models need a
 //! compiler flag of their own, and so a target directory of their own.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::failure::Failure;
 use crate::steps::{Outcome, Step, Work};
 use crate::totals::Totals;
-use crate::{debian, fuzz, instructions, tidy};
+use crate::{counts, debian, fuzz, instructions, steps, tidy};
 
 /// What `cargo xtask sim` passes its arguments to.
 pub(crate) const SIM: &str = "run --locked --profile ci --package sim --";
@@ -169,26 +169,54 @@ pub(crate) fn quick() -> Vec<Step> {
 }
 
 /// What must hold before a change is merged.
-pub(crate) fn test() -> Vec<Step> {
-    vec![
-        PACKAGES,
-        FMT,
-        TIDY,
-        CLIPPY,
-        CLIPPY_PRODUCT,
-        DOC,
-        TESTS_HEART,
-        TESTS_SHOP,
-        FUNCTIONS,
-        MODEL,
-        TIME_OUTS,
-        CAMPAIGNS,
-        LOOM,
-        SHUTTLE,
-        ASAN,
-        FUZZ,
-        INSTRUCTIONS,
-    ]
+pub(crate) struct Plan {
+    /// What the lanes need, or what fails at once.
+    pub(crate) first: Vec<Step>,
+    /// Steps side by side. Cargo locks a build directory while it builds, and has one for each
+    /// profile: so lanes are of different profiles.
+    pub(crate) lanes: [Vec<Step>; 2],
+}
+
+impl Plan {
+    /// All steps, one after another.
+    pub(crate) fn into_steps(self) -> Vec<Step> {
+        self.first.into_iter().chain(self.lanes.into_iter().flatten()).collect()
+    }
+
+    /// Prints the steps of each lane.
+    pub(crate) fn list(&self) {
+        list("first", &self.first);
+        for (name, steps) in ["lane 1", "lane 2"].into_iter().zip(&self.lanes) {
+            list(name, steps);
+        }
+    }
+}
+
+/// The lanes are about equally long: what the compiler and the shop say, and the campaigns.
+pub(crate) fn test() -> Plan {
+    Plan {
+        first: vec![PACKAGES, FMT, TIDY],
+        lanes: [
+            vec![CLIPPY, CLIPPY_PRODUCT, DOC, TESTS_HEART, TESTS_SHOP, FUNCTIONS, ASAN],
+            vec![MODEL, TIME_OUTS, CAMPAIGNS, LOOM, SHUTTLE, FUZZ, INSTRUCTIONS],
+        ],
+    }
+}
+
+/// Runs the whole plan; publishes its counts where asked.
+///
+/// # Errors
+/// [`Failure::Step`] where a step failed, [`Failure::Io`] where the counts could not be kept.
+pub(crate) fn run(plan: &Plan, publish: bool) -> Result<(), Failure> {
+    counts::forget()?;
+    let started = Instant::now();
+    let mut outcomes = steps::run_all(&plan.first);
+    if outcomes.iter().all(|outcome| outcome.failure.is_none()) {
+        outcomes.extend(steps::run_lanes(&plan.lanes));
+    }
+    let took = started.elapsed();
+    report(&outcomes, took)?;
+    if publish { counts::publish(&outcomes, took) } else { Ok(()) }
 }
 
 /// The named ones of `steps`, in the order of the plan; all of them where no name is given.
@@ -205,32 +233,37 @@ pub(crate) fn chosen(steps: Vec<Step>, names: &[String]) -> Result<Vec<Step>, Fa
     Ok(steps.into_iter().filter(wanted).collect())
 }
 
-/// Prints the steps and their commands.
-pub(crate) fn list(steps: &[Step]) {
-    for step in steps {
-        println!("{:16} {}", step.name, step.work);
+/// Prints the steps of a lane, minutes that each should take at most, and their commands.
+pub(crate) fn list(name: &str, steps: &[Step]) {
+    println!("{name}: {} minutes at most", minutes(steps));
+    for Step { name, work, budget_minutes } in steps {
+        println!("  {name:16} {budget_minutes:3} {work}");
     }
 }
 
-/// Prints the summary; its last line is the total of all tests.
+/// Minutes that the steps should take at most, one after another.
+fn minutes(steps: &[Step]) -> u64 {
+    steps.iter().map(|step| step.budget_minutes).sum()
+}
+
+/// Prints the summary of a run that took so long; its last line is the total of all tests.
 ///
 /// # Errors
-/// [`Failure::Step`] where one failed.
-pub(crate) fn report(outcomes: Vec<Outcome>) -> Result<(), Failure> {
-    print!("{}", summary(&outcomes));
-    match outcomes.into_iter().find(|outcome| outcome.failure.is_some()) {
+/// [`Failure::Step`] for the first that failed.
+pub(crate) fn report(outcomes: &[Outcome], took: Duration) -> Result<(), Failure> {
+    print!("{}", summary(outcomes, took));
+    match outcomes.iter().find(|outcome| outcome.failure.is_some()) {
         Some(outcome) => Err(Failure::Step { name: outcome.name }),
         None => Ok(()),
     }
 }
 
-fn summary(outcomes: &[Outcome]) -> String {
+fn summary(outcomes: &[Outcome], took: Duration) -> String {
     let mut table = format!(
         "\n{:<16} {:>8} {:>8} {:>8} {:>8}\n",
         "step", "time", "passed", "failed", "ignored"
     );
     let mut all = Totals::default();
-    let mut took = Duration::ZERO;
     for outcome in outcomes {
         let mut totals = outcome.totals;
         // A step that failed without a failed test (a lint, a build) counts as one failure:
@@ -239,7 +272,6 @@ fn summary(outcomes: &[Outcome]) -> String {
             totals.failed = 1;
         }
         table += &row(outcome.name, outcome.took, totals);
-        took += outcome.took;
         all += totals;
     }
     table += &row("total", took, all);
@@ -267,7 +299,7 @@ mod tests {
             outcome("one", Totals { passed: 3, failed: 0, ignored: 1 }, None),
             outcome("two", Totals { passed: 4, failed: 0, ignored: 0 }, None),
         ];
-        let summary = summary(&outcomes);
+        let summary = summary(&outcomes, Duration::from_secs(61));
         assert_eq!(summary.lines().last(), Some("7 passed, 0 failed"));
         assert!(summary.contains("1:01"), "{summary}");
     }
@@ -276,24 +308,34 @@ mod tests {
     fn a_failed_lint_counts_as_a_failure() {
         let failure = Some(Failure::Untidy { problems: 3 });
         let outcomes = vec![outcome("tidy", Totals::default(), failure)];
-        assert_eq!(summary(&outcomes).lines().last(), Some("0 passed, 1 failed"));
-        assert!(matches!(report(outcomes), Err(Failure::Step { name: "tidy" })));
+        assert_eq!(summary(&outcomes, Duration::ZERO).lines().last(), Some("0 passed, 1 failed"));
+        assert!(matches!(report(&outcomes, Duration::ZERO), Err(Failure::Step { name: "tidy" })));
     }
 
     #[test]
     fn steps_are_chosen_by_name_and_a_strange_name_is_refused() {
         let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
-        let steps = chosen(test(), &names(&["loom", "fmt"])).unwrap();
+        let steps = chosen(test().into_steps(), &names(&["loom", "fmt"])).unwrap();
         assert_eq!(steps.iter().map(|step| step.name).collect::<Vec<_>>(), ["fmt", "loom"]);
-        assert_eq!(chosen(test(), &[]).unwrap().len(), test().len());
-        assert!(matches!(chosen(test(), &names(&["lom"])), Err(Failure::Usage(_))));
+        let stranger = chosen(test().into_steps(), &names(&["lom"]));
+        assert!(matches!(stranger, Err(Failure::Usage(_))));
     }
 
     #[test]
     fn every_step_has_a_name_of_its_own() {
-        let mut names: Vec<_> = test().iter().map(|step| step.name).collect();
+        let mut names: Vec<_> = test().into_steps().iter().map(|step| step.name).collect();
+        let steps = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), test().len());
+        assert_eq!(names.len(), steps);
+    }
+
+    #[test]
+    fn no_lane_is_given_more_than_an_hour() {
+        let plan = test();
+        for lane in &plan.lanes {
+            let minutes = minutes(&plan.first) + minutes(lane);
+            assert!(minutes <= 60, "{minutes} minutes");
+        }
     }
 }

@@ -1,11 +1,17 @@
 //! Steps: commands that are run one after another, timed, and ended at the first failure.
+//!
+//! Lanes run side by side: the first shows what its commands print as it comes, each other one
+//! shows a step's output whole when the step has ended, so that no two are mixed.
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, PipeReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::counts;
 use crate::failure::Failure;
 use crate::totals::Totals;
 
@@ -67,25 +73,52 @@ pub(crate) struct Outcome {
     pub(crate) failure: Option<Failure>,
 }
 
+/// Where a lane's output goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    /// On the terminal, line by line.
+    AsItComes,
+    /// On the terminal when the step has ended.
+    AtTheEnd,
+}
+
 /// Runs the steps in order and stops after the first that fails.
 pub(crate) fn run_all(steps: &[Step]) -> Vec<Outcome> {
-    let mut outcomes = Vec::new();
-    for (index, step) in steps.iter().enumerate() {
-        println!("\n==> [{}/{}] {}: {}", index + 1, steps.len(), step.name, step.work);
-        let outcome = run_one(step);
-        let failed = outcome.failure.is_some();
-        if let Some(failure) = &outcome.failure {
-            println!("==> {}: FAILED: {failure}", step.name);
+    run_lane(steps, Shown::AsItComes, &AtomicBool::new(false))
+}
+
+/// Runs the lanes side by side, each in order. After a failure no lane begins another step.
+pub(crate) fn run_lanes(lanes: &[Vec<Step>]) -> Vec<Outcome> {
+    let failed = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let mut running = Vec::new();
+        for (index, lane) in lanes.iter().enumerate() {
+            let shown = if index == 0 { Shown::AsItComes } else { Shown::AtTheEnd };
+            let failed = &failed;
+            running.push(scope.spawn(move || run_lane(lane, shown, failed)));
         }
-        outcomes.push(outcome);
-        if failed {
+        running.into_iter().flat_map(|lane| lane.join().expect("a lane does not panic")).collect()
+    })
+}
+
+fn run_lane(steps: &[Step], shown: Shown, any_failed: &AtomicBool) -> Vec<Outcome> {
+    let mut outcomes = Vec::new();
+    for step in steps {
+        if any_failed.load(Ordering::Relaxed) {
             break;
         }
+        println!("\n==> {}: {}", step.name, step.work);
+        let outcome = run_one(step, shown);
+        if let Some(failure) = &outcome.failure {
+            println!("==> {}: FAILED: {failure}", step.name);
+            any_failed.store(true, Ordering::Relaxed);
+        }
+        outcomes.push(outcome);
     }
     outcomes
 }
 
-fn run_one(step: &Step) -> Outcome {
+fn run_one(step: &Step, shown: Shown) -> Outcome {
     let started = Instant::now();
     let mut totals = Totals::default();
     let result = match step.work {
@@ -93,11 +126,30 @@ fn run_one(step: &Step) -> Outcome {
         Work::Cargo { arguments, environment } => {
             let mut command = cargo();
             command.args(arguments.split_whitespace()).envs(environment.iter().copied());
-            follow(&mut command, &mut std::io::stdout(), &mut totals)
+            command.env(counts::VARIABLE, counts::file());
+            run_command(command, shown, &mut std::io::stdout(), &mut totals)
         }
     };
     let took = started.elapsed();
     Outcome { name: step.name, took, totals, failure: judge(result, totals, took, step).err() }
+}
+
+fn run_command(
+    mut command: Command,
+    shown: Shown,
+    terminal: &mut impl Write,
+    totals: &mut Totals,
+) -> Result<(), Failure> {
+    if shown == Shown::AsItComes {
+        return follow(command, terminal, totals);
+    }
+    let failed = |source| Failure::Io { what: "make a pipe", source };
+    let (reader, writer) = std::io::pipe().map_err(failed)?;
+    command.stderr(writer.try_clone().map_err(failed)?).stdout(writer);
+    let mut kept = Vec::new();
+    let result = follow_pipe(command, reader, &mut kept, totals);
+    let told = terminal.write_all(&kept);
+    result.and(told.map_err(|source| Failure::Io { what: "write to the terminal", source }))
 }
 
 /// A step has succeeded when its command did, no test failed, and it kept its limit.
@@ -120,29 +172,42 @@ fn judge(
 
 /// Runs `command`, passes its output on to `terminal` line by line, and sums the result lines.
 fn follow(
-    command: &mut Command,
+    mut command: Command,
+    terminal: &mut impl Write,
+    totals: &mut Totals,
+) -> Result<(), Failure> {
+    let failed = |source| Failure::Io { what: "make a pipe", source };
+    let (reader, writer) = std::io::pipe().map_err(failed)?;
+    command.stdout(writer);
+    follow_pipe(command, reader, terminal, totals)
+}
+
+/// The same of a command that writes into the other end of `pipe`.
+fn follow_pipe(
+    mut command: Command,
+    pipe: PipeReader,
     terminal: &mut impl Write,
     totals: &mut Totals,
 ) -> Result<(), Failure> {
     let failed_to_read = |source| Failure::Io { what: "read a command's output", source };
-    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|source| Failure::Spawn {
-        program: command.get_program().to_string_lossy().into_owned(),
-        source,
-    })?;
-    if let Some(output) = child.stdout.take() {
-        let mut lines = BufReader::new(output);
-        let mut line = Vec::new();
-        // By bytes: what a test prints need not be UTF-8, and must not end the run.
-        while lines.read_until(b'\n', &mut line).map_err(failed_to_read)? > 0 {
-            terminal.write_all(&line).map_err(failed_to_read)?;
-            if let Some(counts) = Totals::parse(&String::from_utf8_lossy(&line)) {
-                *totals += counts;
-            }
-            line.clear();
+    let child = command.spawn();
+    let exit = exit(&command);
+    let program = command.get_program().to_string_lossy().into_owned();
+    // It holds the pipe open, which then never ends.
+    drop(command);
+    let mut child = child.map_err(|source| Failure::Spawn { program, source })?;
+    let mut lines = BufReader::new(pipe);
+    let mut line = Vec::new();
+    // By bytes: what a test prints need not be UTF-8, and must not end the run.
+    while lines.read_until(b'\n', &mut line).map_err(failed_to_read)? > 0 {
+        terminal.write_all(&line).map_err(failed_to_read)?;
+        if let Some(counts) = Totals::parse(&String::from_utf8_lossy(&line)) {
+            *totals += counts;
         }
+        line.clear();
     }
     let status = child.wait().map_err(failed_to_read)?;
-    if status.success() { Ok(()) } else { Err(exit(command)) }
+    if status.success() { Ok(()) } else { Err(exit) }
 }
 
 /// Runs cargo with `arguments` and then `rest`, on this terminal.
@@ -249,13 +314,40 @@ mod tests {
     }
 
     #[test]
+    fn after_a_failure_no_lane_begins_another_step() {
+        let fast =
+            vec![step(Work::Call(fails)), step(Work::Call(|| unreachable!("after a failure")))];
+        let waits = || {
+            thread::sleep(Duration::from_millis(200));
+            Ok(())
+        };
+        let slow =
+            vec![step(Work::Call(waits)), step(Work::Call(|| unreachable!("the other lane")))];
+        let outcomes = run_lanes(&[fast, slow]);
+        let failed: Vec<bool> = outcomes.iter().map(|outcome| outcome.failure.is_some()).collect();
+        assert_eq!(failed, [true, false], "in the order of the lanes");
+    }
+
+    #[test]
+    fn a_lane_beside_the_first_keeps_both_outputs_until_the_step_ends() {
+        let mut totals = Totals::default();
+        let line = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured";
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("echo '{line}'; echo '{line}' >&2")]);
+        let mut terminal = Vec::new();
+        run_command(command, Shown::AtTheEnd, &mut terminal, &mut totals).unwrap();
+        assert_eq!(totals, Totals { passed: 4, failed: 0, ignored: 2 });
+        assert_eq!(String::from_utf8(terminal).unwrap(), format!("{line}\n{line}\n"));
+    }
+
+    #[test]
     fn result_lines_in_a_commands_output_are_summed() {
         let mut totals = Totals::default();
         let line = "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured\\n";
         let mut command = Command::new("printf");
         command.arg(format!("{line}noise \\377\\n{line}"));
         let mut terminal = Vec::new();
-        follow(&mut command, &mut terminal, &mut totals).unwrap();
+        follow(command, &mut terminal, &mut totals).unwrap();
         assert_eq!(totals, Totals { passed: 4, failed: 0, ignored: 2 });
         assert!(terminal.ends_with(b"measured\n"), "the output is passed on");
     }

@@ -62,8 +62,8 @@ async fn main() {
     let directory = tempfile::tempdir().unwrap();
     let sqlite = || format!("sqlite:{}", directory.path().join("orders.db").display());
     let database = Database::at(&arguments.next().unwrap_or_else(sqlite)).unwrap();
-    for (what, rate) in bridge(&database, orders, records_max).await {
-        println!("{orders} {what}: {rate:.0} {what}/s");
+    for Measured { what, rate, cpu_us } in bridge(&database, orders, records_max).await {
+        println!("{orders} {what}: {rate:.0} {what}/s, {cpu_us:.1} us of this process's CPU each");
     }
 }
 
@@ -76,8 +76,8 @@ async fn compare(orders: u32, rounds: u32) {
         let mut root = MySqlConnection::connect(&server.url("mysql")).await.unwrap();
         root.execute(create).await.unwrap();
         let database = Database::at(&server.url(&name)).unwrap();
-        let [(_, rate), _] = bridge(&database, orders, 2_000).await;
-        rates[0].push(rate);
+        let [ordered, _] = bridge(&database, orders, 2_000).await;
+        rates[0].push(ordered.rate);
         root.execute(AssertSqlSafe(format!("DROP DATABASE {name}"))).await.unwrap();
         for (index, way) in [Way::Client, Way::Procedure, Way::Buckets].into_iter().enumerate() {
             let name = format!("shop_{index}_{round}");
@@ -97,7 +97,7 @@ async fn compare(orders: u32, rounds: u32) {
 }
 
 /// Orders and give-backs a second into the empty `database`.
-async fn bridge(database: &Database, orders: u32, records_max: usize) -> [(&'static str, f64); 2] {
+async fn bridge(database: &Database, orders: u32, records_max: usize) -> [Measured; 2] {
     database.prepare(Split::ONE).await.unwrap();
     let host = MemoryHost::new();
     let activity = activity_id(0);
@@ -123,7 +123,7 @@ async fn bridge(database: &Database, orders: u32, records_max: usize) -> [(&'sta
             request_id,
         }
     });
-    let ordered = measure(&mut follower, orders).await;
+    let ordered = measure(&mut follower, "orders", orders).await;
     append(&host, orders, |position, _| {
         let (reservation, user, _) = reserved(position, total);
         let figures = Figures { available: position, locked: total - position, sold: 0 };
@@ -141,8 +141,8 @@ async fn bridge(database: &Database, orders: u32, records_max: usize) -> [(&'sta
             actor,
         }
     });
-    let given_back = measure(&mut follower, orders).await;
-    [("orders", ordered), ("give-backs", given_back)]
+    let given_back = measure(&mut follower, "give-backs", orders).await;
+    [ordered, given_back]
 }
 
 fn append<'a>(host: &MemoryHost, count: u32, body: impl Fn(u32, &'static str) -> Body<'a>) {
@@ -159,8 +159,29 @@ fn append<'a>(host: &MemoryHost, count: u32, body: impl Fn(u32, &'static str) ->
     }
 }
 
-async fn measure(follower: &mut Follower<'_, MemoryHost, DatabaseStore>, count: u32) -> f64 {
-    let started = Instant::now();
+/// What a pass took.
+struct Measured {
+    what: &'static str,
+    /// A second.
+    rate: f64,
+    /// Processor time of all threads of this process, user's and system's.
+    cpu_us: f64,
+}
+
+async fn measure(
+    follower: &mut Follower<'_, MemoryHost, DatabaseStore>,
+    what: &'static str,
+    count: u32,
+) -> Measured {
+    let (started, cpu) = (Instant::now(), cpu_seconds());
     while follower.step().await.unwrap() != Step::CaughtUp {}
-    f64::from(count) / started.elapsed().as_secs_f64()
+    let rate = f64::from(count) / started.elapsed().as_secs_f64();
+    Measured { what, rate, cpu_us: (cpu_seconds() - cpu) / f64::from(count) * 1e6 }
+}
+
+fn cpu_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    #[expect(clippy::cast_precision_loss, reason = "seconds since the start")]
+    let (whole, nanos) = (time.tv_sec as f64, time.tv_nsec as f64);
+    whole + nanos / 1e9
 }

@@ -22,6 +22,7 @@
 mod cells;
 mod judge;
 mod keys;
+mod left;
 mod pass;
 mod report;
 mod rows;

@@ -18,6 +18,8 @@ use crate::sql::store::StoreError;
 /// A reservation on its way into the log.
 struct Waiting {
     name: String,
+    /// Of the row as it was read.
+    digest: u128,
     facts: Facts,
     told: Pending<Result<Adopted<ReservationId>, Refusal>>,
 }
@@ -58,12 +60,13 @@ impl Take<'_> {
             let is_done = is_archived || self.known(&facts).is_some() && !self.resumes;
             if is_wanted && !is_done {
                 let told = self.reservation(&facts)?;
-                waiting.push(Waiting { name, facts, told });
+                let digest = self.digest(&name, &facts);
+                waiting.push(Waiting { name, digest, facts, told });
             }
         }
-        for Waiting { name, facts, told } in waiting {
+        for Waiting { name, digest, facts, told } in waiting {
             let told = told.wait().map_err(|_| LegacyError::Log)?;
-            self.settle(&name, facts, told)?;
+            self.settle((&name, digest), facts, told)?;
         }
         Ok(())
     }
@@ -114,7 +117,7 @@ impl Take<'_> {
 
     fn settle(
         &mut self,
-        name: &str,
+        (name, digest): (&str, u128),
         mut facts: Facts,
         told: Result<Adopted<ReservationId>, Refusal>,
     ) -> Result<(), LegacyError> {
@@ -125,10 +128,11 @@ impl Take<'_> {
                 self.report.doubtful.add(format!("{name}: another has its client_request_id"));
                 facts.request_id.clear();
                 let told = self.reservation(&facts)?.wait().map_err(|_| LegacyError::Log)?;
-                return self.settle(name, facts, told);
+                return self.settle((name, digest), facts, told);
             }
             Err(refusal) => {
                 self.report.refused.add(format!("{name}: {}", said(refusal)));
+                self.left.add(digest);
                 return self.keep_out(name, &facts);
             }
         };

@@ -22,6 +22,12 @@ impl Named {
         }
     }
 
+    pub(super) fn append(&mut self, other: Self) {
+        let count = self.count + other.count;
+        other.lines.into_iter().for_each(|line| self.add(line));
+        self.count = count;
+    }
+
     /// The lines, and how many more there are.
     pub fn all(&self) -> impl Iterator<Item = String> {
         let more = self.count.saturating_sub(self.lines.len() as u64);

@@ -4,22 +4,26 @@
 //! look      activities; every row once: what is new, and how many units each activity begins with
 //! begin     nothing new: nothing is written. Else ADOPTING is set, new activities are adopted
 //! passes    paid, then ordered, then the rest: where units are short, they go in this order
-//! end       ADOPTING is cleared
+//! end       ADOPTED_BUT says what the engine refused, ADOPTING is cleared
 //! ```
+//!
+//! What was refused is no work for the next start, until a row of it changes or another one comes:
+//! see [`Left`].
 
 use std::collections::BTreeMap;
 
 use engine::Engine;
 use engine::core::command::Refusal;
-use engine::core::control::keys::ADOPTING;
+use engine::core::control::keys::{ADOPTED_BUT, ADOPTING};
 use engine::core::decide::AdoptActivity;
 use engine::core::event::{Actor, Definition, Status};
-use engine::core::ids::ReservationId;
+use engine::core::ids::{Ordinal, ReservationId};
 use engine::core::request::RequestHasher;
 
 use super::LegacyError;
 use super::keys::Keys;
-use super::report::Report;
+use super::left::Left;
+use super::report::{Named, Report};
 use super::rows::{ActivityRow, Candidate, Facts};
 use super::source::{Place, Reader, Source};
 use super::units::Tally;
@@ -64,8 +68,13 @@ pub(super) struct Take<'e> {
     pub(super) targets: BTreeMap<u64, Target>,
     pub(super) keys: Keys,
     pub(super) report: Report,
-    /// Rows that are to be adopted.
-    fresh: u64,
+    /// Rows that are to be adopted, or were refused before.
+    fresh: Left,
+    fresh_named: Named,
+    /// Rows that the engine refused.
+    pub(super) left: Left,
+    /// What an earlier start left.
+    left_before: Left,
     /// An earlier start was cut short.
     pub(super) resumes: bool,
 }
@@ -95,7 +104,10 @@ impl Source {
             targets: BTreeMap::new(),
             keys,
             report: Report::default(),
-            fresh: 0,
+            fresh: Left::default(),
+            fresh_named: Named::default(),
+            left: Left::default(),
+            left_before: Left::recorded(engine.control(ADOPTED_BUT).map(|it| it.value).as_deref()),
             resumes: engine.control(ADOPTING).is_some(),
         };
         let unreadable = self.unreadable();
@@ -113,8 +125,11 @@ impl Source {
                 take.pass(&mut reader, rank, &unreadable).await?;
             }
             engine.all_durable().map_err(|_| LegacyError::Log)?;
+            take.note(ADOPTED_BUT, &take.left.record())?;
             let cleared = retried(|| engine.control_clear(ACTOR, ADOPTING)).map_err(log)?;
             let _ = cleared.wait().map_err(|_| LegacyError::Log)?;
+        } else {
+            take.report.refused.append(take.fresh_named);
         }
         Ok(take.report)
     }
@@ -225,7 +240,8 @@ impl Take<'_> {
             self.report.known += 1;
             return;
         }
-        self.fresh += 1;
+        self.fresh.add(self.digest(name, facts));
+        self.fresh_named.add(format!("{name}: was refused before, and is as it was"));
         if let Some(doubt) = facts.verdict.doubt {
             self.report.doubtful.add(format!("{name}: {doubt}"));
         }
@@ -237,8 +253,17 @@ impl Take<'_> {
         by_number.flatten().or_else(|| {
             let order_no = Some(facts.order_no.as_str()).filter(|it| !it.is_empty())?;
             let id = self.engine.reservation_of_order(order_no)?;
-            (self.engine.activity_of(id) == Some(facts.activity) && facts.old_id == 0).then_some(id)
+            let is_of_activity = self.engine.activity_of(id) == Some(facts.activity);
+            (is_of_activity && (facts.old_id == 0 || self.is_restored(id, facts))).then_some(id)
         })
+    }
+
+    /// Whether `id`, which has the order number of `facts`, may be what they were adopted as in a
+    /// directory that was restored since: SQL keeps no number that was too large to be an id.
+    fn is_restored(&self, id: ReservationId, facts: &Facts) -> bool {
+        let is_renumbered = facts.old_id > u64::from(u32::MAX) && id.ordinal() == Ordinal::ADOPTED;
+        let view = || self.engine.reservation(id).ok()?.wait().ok()?;
+        is_renumbered && view().is_some_and(|it| it.reservation.user == facts.user)
     }
 
     /// Why a row can't be adopted, that its own cells do not say.
@@ -261,14 +286,30 @@ impl Take<'_> {
 
     fn has_work(&self) -> bool {
         let is_new = |target: &Target| matches!(target, Target::New(..));
-        self.resumes || self.fresh > 0 || self.targets.values().any(is_new)
+        let is_left = self.fresh == Left::default() || self.fresh == self.left_before;
+        self.resumes || !is_left || self.targets.values().any(is_new)
+    }
+
+    /// A row as it is now: another one once any of it changes.
+    pub(super) fn digest(&self, name: &str, facts: &Facts) -> u128 {
+        let facts = match facts.is_of_keys {
+            // Keys have no times: theirs are this start's.
+            true => Facts { created_ms: None, updated_ms: None, expire_ms: None, ..facts.clone() },
+            false => facts.clone(),
+        };
+        self.hasher.hash(&format!("{name} {facts:?}"))
+    }
+
+    fn note(&mut self, key: &str, value: &[u8]) -> Result<(), LegacyError> {
+        let set = retried(|| self.engine.control_set(ACTOR, key, value, 0)).map_err(log)?;
+        if let Err(refusal) = set.wait().map_err(|_| LegacyError::Log)? {
+            self.report.doubtful.add(format!("the log does not note {key}: {refusal:?}"));
+        }
+        Ok(())
     }
 
     fn begin(&mut self) -> Result<(), LegacyError> {
-        let set = retried(|| self.engine.control_set(ACTOR, ADOPTING, b"1", 0)).map_err(log)?;
-        if let Err(refusal) = set.wait().map_err(|_| LegacyError::Log)? {
-            self.report.doubtful.add(format!("the log does not note the beginning: {refusal:?}"));
-        }
+        self.note(ADOPTING, b"1")?;
         let targets = std::mem::take(&mut self.targets);
         for (id, target) in targets {
             let target = match target {

@@ -16,10 +16,15 @@
 //! | a reservation or an order that the log knows nothing of | `stray` | set aside |
 //! | units in Redis that differ | `redis_stock` | the mirror's scrubber writes them right |
 //!
+//! Of Redis the units of each activity are compared, in the one key that readers look at; what else
+//! stands there the mirror's scrubber compares, all the time. A side that stands still, halted or
+//! away, is no side without differences: the report says that it was not compared.
+//!
 //! Every mend leaves a `REPAIR` row in `stock_flows`; a row that is set aside stands there in its
 //! remark, and nowhere else. [`compare`] is pure; [`run`] asks page by page.
 
 pub mod compare;
+mod followed;
 pub mod run;
 mod strays;
 
@@ -98,6 +103,34 @@ impl fmt::Display for Mismatch {
     }
 }
 
+/// What is compared with the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    /// Orders and figures.
+    Sql,
+    /// Units in the mirror's keys.
+    Redis,
+}
+
+impl Side {
+    /// Its name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sql => "sql",
+            Self::Redis => "redis",
+        }
+    }
+}
+
+/// A side that could not be compared, or not to its end, and comes no further by itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Uncompared {
+    /// Which.
+    pub side: Side,
+    /// What it says, or what was said of it.
+    pub why: String,
+}
+
 /// Differences that a report names; more are counted.
 pub const MISMATCHES_NAMED_MAX: usize = 1_000;
 
@@ -121,6 +154,8 @@ pub struct Report {
     pub repaired: u64,
     /// The differences, as far as they are named.
     pub mismatches: Vec<Mismatch>,
+    /// Sides that stand still: that nothing differs is not known of them. Each is named once.
+    pub uncompared: Vec<Uncompared>,
 }
 
 impl Report {
@@ -129,6 +164,12 @@ impl Report {
         self.repaired += u64::from(mismatch.repaired);
         if self.mismatches.len() < MISMATCHES_NAMED_MAX {
             self.mismatches.push(mismatch);
+        }
+    }
+
+    fn not_compared(&mut self, side: Side, why: String) {
+        if self.uncompared.iter().all(|it| it.side != side) {
+            self.uncompared.push(Uncompared { side, why });
         }
     }
 

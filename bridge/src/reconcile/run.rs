@@ -1,14 +1,15 @@
 //! Page by page through the engine's state and SQL's rows: bounded memory, whatever their size.
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use engine::core::ids::ActivityId;
 use tokio::time::timeout;
 use wal::Lsn;
 
 use super::compare::{Expected, Row, Units, UnitsRow, difference};
-use super::{Kind, Mismatch, Report};
+use super::followed::Followed;
+use super::{Kind, Mismatch, Report, Side};
 use crate::Watcher;
 use crate::redis::Present;
 use crate::redis::stocks::{self, Stocks};
@@ -22,12 +23,6 @@ use crate::sql::store::StoreError;
 
 /// Times that what moved meanwhile is looked at again.
 const ROUNDS_MAX: usize = 3;
-
-/// How long a sink is waited for.
-const SINK_PATIENCE: Duration = Duration::from_secs(5);
-
-/// Between two looks at where it is.
-const SINK_POLL: Duration = Duration::from_millis(10);
 
 /// Why a run could not be finished. Nothing was written but what its report names.
 #[derive(Debug, thiserror::Error)]
@@ -98,10 +93,9 @@ pub struct Reconciler<'h, H> {
     database: Database,
     pub(super) readers: Readers,
     split: Split,
-    sink: Watcher,
-    redis: Option<(Stocks, Watcher)>,
+    sink: Followed,
+    redis: Option<(Stocks, Followed)>,
     pub(super) repair: bool,
-    patience: Duration,
     pub(super) report: Report,
 }
 
@@ -110,14 +104,14 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
     pub fn new(host: &'h H, database: Database, split: Split, sink: Watcher) -> Self {
         let readers = Readers::of(&database);
         let report = Report::default();
-        let (redis, repair, patience) = (None, false, SINK_PATIENCE);
-        Self { host, database, readers, split, sink, redis, repair, patience, report }
+        let (sink, redis, repair) = (Followed::by(sink), None, false);
+        Self { host, database, readers, split, sink, redis, repair, report }
     }
 
     /// Compares the units in Redis, too.
     #[must_use]
     pub fn with_redis(self, stocks: Stocks, mirror: Watcher) -> Self {
-        Self { redis: Some((stocks, mirror)), ..self }
+        Self { redis: Some((stocks, Followed::by(mirror))), ..self }
     }
 
     /// Mends what is found.
@@ -179,6 +173,12 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
                 facts::gone(&mut snapshot).await?;
         }
         self.readers.close().await;
+        // One that halted at what was just mended goes on by itself.
+        if self.report.repaired == 0
+            && let Some(why) = self.sink.stands_still()
+        {
+            self.report.not_compared(Side::Sql, why);
+        }
         Ok(self.report)
     }
 
@@ -192,7 +192,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
             let units = self.units(&left);
             left.clear();
             let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
-            if !passed(&self.sink, target, &mut self.patience).await {
+            if !self.sink.passed(target).await {
                 left.extend(units.iter().map(|units| units.id));
                 break;
             }
@@ -234,15 +234,25 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
 
     /// Units in Redis: the scrubber mends them by itself, all the time; here they are told.
     async fn redis(&mut self, ids: &[ActivityId]) -> Result<(), ReconcileError> {
-        let Some((stocks, mirror)) = &self.redis else { return Ok(()) };
+        let Some((stocks, mirror)) = &mut self.redis else { return Ok(()) };
         let known = ids.iter().filter_map(|id| stocks::known(self.host, *id));
         let known: Vec<_> = known.filter(|it| stocks.is_told(it)).collect();
         let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
-        if !passed(mirror, target, &mut self.patience).await {
+        if !mirror.passed(target).await {
+            self.report.in_flight += known.len() as u64;
+            if let Some(why) = mirror.stands_still() {
+                self.report.not_compared(Side::Redis, why);
+            }
             return Ok(());
         }
-        // A Redis that does not answer is the mirror's to report.
-        let Ok(found) = stocks.read(&known).await else { return Ok(()) };
+        let found = match stocks.read(&known).await {
+            Ok(found) => found,
+            Err(error) => {
+                self.report.in_flight += known.len() as u64;
+                self.report.not_compared(Side::Redis, error.to_string());
+                return Ok(());
+            }
+        };
         let mut told = Vec::new();
         for (known, found) in known.iter().zip(found) {
             let must = stocks.expected(known);
@@ -277,7 +287,7 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
 
     async fn page(&mut self, page: Vec<Expected>) -> Result<(), ReconcileError> {
         let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
-        let is_behind = !passed(&self.sink, target, &mut self.patience).await;
+        let is_behind = !self.sink.passed(target).await;
         let keys: Vec<u64> = page.iter().map(|it| it.id.get()).collect();
         let mut snapshot = self.readers.snapshot().await?;
         let rows = facts::rows(&mut snapshot, &keys).await?;
@@ -343,22 +353,4 @@ pub(super) fn units_text(row: &UnitsRow) -> String {
          drained {drained}, version {}",
         row.version
     )
-}
-
-/// Waits until a sink holds everything up to `target`; whether it does.
-async fn passed(sink: &Watcher, target: Lsn, patience: &mut Duration) -> bool {
-    let until = Instant::now() + *patience;
-    loop {
-        let status = sink.status();
-        if status.applied_lsn >= target {
-            *patience = SINK_PATIENCE;
-            return true;
-        }
-        if !status.state.may_move() || Instant::now() >= until {
-            // One that is far behind is waited for once, not page by page.
-            *patience = Duration::ZERO;
-            return false;
-        }
-        tokio::time::sleep(SINK_POLL).await;
-    }
 }

@@ -8,7 +8,7 @@ use engine::core::reservation::Slot;
 use engine::core::side::DeadLetter;
 use wal::{Lsn, SinkClass};
 
-use super::layouts::Reserved;
+use super::layouts::{Known, Reserved};
 use crate::host::Host;
 
 /// The name under which the log is kept for the mirror.
@@ -27,6 +27,11 @@ pub trait Present: Host {
 
     /// The activity whose reservation `id` is, where the id says so.
     fn activity_of(&self, id: ReservationId) -> Option<ActivityId>;
+
+    /// The reservation whose order has that number.
+    fn reservation_of_order(&self, _order_no: &str) -> Option<ReservationId> {
+        None
+    }
 
     /// Waits until everything that was applied before is durable; an LSN at or behind the last of
     /// it, `None` where the log has failed.
@@ -58,6 +63,10 @@ impl Present for engine::Engine {
 
     fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
         engine::Engine::activity_of(self, id)
+    }
+
+    fn reservation_of_order(&self, order_no: &str) -> Option<ReservationId> {
+        engine::Engine::reservation_of_order(self, order_no)
     }
 
     fn settle(&self) -> Option<Lsn> {
@@ -97,8 +106,26 @@ fn held(activity: &Activity, id: ReservationId, slot: &Slot) -> Held {
         created_ms: Some(slot.created_ms()),
         updated_ms: slot.updated_ms(),
         is_dead_letter: activity.dead_letter(id).is_some_and(DeadLetter::is_open),
+        order_no: brought(activity, id),
     };
     (reserved, activity.held(slot.user()))
+}
+
+/// The order number that a reservation was taken over with; one that was accepted here has none.
+fn brought(activity: &Activity, id: ReservationId) -> Option<Box<str>> {
+    if id.ordinal() == activity.ordinal() {
+        return None;
+    }
+    let adopted = activity.adopted_reservation(id)?;
+    (!adopted.order_no.is_empty()).then(|| adopted.order_no.clone())
+}
+
+/// The same, where only the reservation's id is known; it never changes.
+pub(super) fn order_no(host: &impl Present, of: &Known, id: ReservationId) -> Option<Box<str>> {
+    if id.ordinal() == of.ordinal {
+        return None;
+    }
+    host.look(of.id, |activity: &Activity| brought(activity, id))?
 }
 
 /// At most `max` reservations of `activity` behind the first `from`, those accepted here first,

@@ -213,7 +213,11 @@ impl Projection {
         if of_dead_letter && !shows_dead_letters {
             return;
         }
-        if let Some(reserved) = reserved(it.id, event, host) {
+        if let Some(mut reserved) = reserved(it.id, event, host) {
+            // As with dead letters: one layout alone shows order numbers.
+            if self.keys.layout == Layout::FlashSale && reserved.order_no.is_none() {
+                reserved.order_no = present::order_no(host, it, reserved.id);
+            }
             self.keys.reservation(it, &reserved, out);
         }
     }
@@ -268,6 +272,7 @@ fn change(it: &mut Known, body: &Body<'_>) -> bool {
 /// The reservation that an event leaves.
 fn reserved(activity: ActivityId, event: &Event<'_>, host: &impl Present) -> Option<Reserved> {
     let at_ms = event.at_ms;
+    let mut brought = None;
     let (id, user, status, created_ms, updated_ms) = match event.body {
         Body::Reserved { reservation, user, .. } => {
             (reservation, user, Status::Reserved, Some(at_ms), at_ms)
@@ -283,7 +288,16 @@ fn reserved(activity: ActivityId, event: &Event<'_>, host: &impl Present) -> Opt
             let created_ms = present::created_ms(host, activity, reservation);
             (reservation, user, Status::Confirmed, created_ms, at_ms)
         }
-        Body::ReservationAdopted { reservation, user, status, created_ms, updated_ms, .. } => {
+        Body::ReservationAdopted {
+            reservation,
+            user,
+            status,
+            created_ms,
+            updated_ms,
+            order_no,
+            ..
+        } => {
+            brought = Some(order_no).filter(|brought| !brought.is_empty()).map(Box::from);
             (reservation, user, status, Some(created_ms), updated_ms)
         }
         Body::DeadLettered { reservation, .. } | Body::DeadLetterResolved { reservation, .. } => {
@@ -298,5 +312,6 @@ fn reserved(activity: ActivityId, event: &Event<'_>, host: &impl Present) -> Opt
         }
         _ => return None,
     };
-    Some(Reserved { id, user, status, created_ms, updated_ms, is_dead_letter: false })
+    let order_no = brought;
+    Some(Reserved { id, user, status, created_ms, updated_ms, is_dead_letter: false, order_no })
 }

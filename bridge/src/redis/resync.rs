@@ -21,7 +21,7 @@ use redis::{Cmd, cmd};
 use wal::Lsn;
 
 use super::fault::MirrorError;
-use super::layouts::{Known, Layout, Subject};
+use super::layouts::{Known, Layout, Subject, flash_sale};
 use super::library;
 use super::mark::{Mark, Place};
 use super::present::{self, BLACKLIST_PREFIX, Present};
@@ -217,7 +217,7 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
     pub(super) fn strays(&self, keys: Vec<String>) -> Vec<(u64, Writes)> {
         let mut found = std::collections::BTreeMap::<u64, Writes>::new();
         for key in keys {
-            let Some(subject) = self.layout.subject(&key) else { continue };
+            let Some(subject) = self.subject(&key) else { continue };
             if self.is_due(&key, subject) {
                 continue;
             }
@@ -281,6 +281,14 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
             of == key && matches!(part, Part::Member(_) | Part::Field(_))
         };
         whole || asked.parts().any(in_part)
+    }
+
+    /// What a key is about. Of an order number the engine knows best.
+    fn subject(&self, key: &str) -> Option<Subject> {
+        let of_layout = self.layout == Layout::FlashSale;
+        let number = of_layout.then(|| flash_sale::order_no(key)).flatten();
+        let known = number.and_then(|number| self.host.reservation_of_order(number));
+        known.map(Subject::Reservation).or_else(|| self.layout.subject(key))
     }
 
     fn reservation(&self, id: ReservationId) -> Option<(Known, super::layouts::Reserved)> {

@@ -3,79 +3,14 @@
 use std::collections::HashMap;
 
 use engine::core::event::{DeadLetterPolicy, LatePayment, PaymentVerdict, RestoreReason, Status};
-use engine::core::ids::{OrderPrefix, ReservationId};
-use wal::{Epoch, LogUuid, Lsn};
+use engine::core::ids::ReservationId;
 
-use super::RestoreError;
-use crate::cursor::Cursor;
-use crate::sql::database::Database;
 use crate::sql::placeholders;
-use crate::sql::readers::{Readers, Snapshot};
-use crate::sql::sink::FILLING_NAME;
-use crate::sql::split::Split;
+use crate::sql::readers::Snapshot;
 use crate::sql::store::{Record, StoreError, Value};
 
 /// Rows of a page.
 pub(super) const PAGE_ROWS: usize = 500;
-
-/// A database that a lost log was projected into.
-#[derive(Debug)]
-pub struct Source {
-    pub(super) database: Database,
-    pub(super) readers: Readers,
-    pub(super) cursor: Cursor,
-    request_hash_key: [u8; 16],
-    order_prefix: Option<OrderPrefix>,
-}
-
-impl Source {
-    /// Looks at `database`.
-    ///
-    /// # Errors
-    /// [`RestoreError`] where it is none that a server wrote to.
-    pub async fn open(database: Database, split: Split) -> Result<Self, RestoreError> {
-        database.prepare(split).await?;
-        let readers = Readers::of(&database);
-        let mut snapshot = readers.snapshot().await?;
-        let text = "SELECT log_uuid, epoch, lsn, chain, request_hash_key FROM bridge_cursor \
-                    WHERE sink = ?";
-        let rows = snapshot.rows(text, &[Value::text(engine::ORDERS_SINK)]).await?;
-        let row = rows.first().ok_or(RestoreError::Empty)?;
-        if !snapshot.rows(text, &[Value::text(FILLING_NAME)]).await?.is_empty() {
-            return Err(RestoreError::Filling);
-        }
-        let bytes = |index: usize| -> Result<[u8; 16], StoreError> {
-            row.bytes(index)?.try_into().map_err(|_| StoreError::Unreadable { column: index })
-        };
-        let chain = row.number(3)?;
-        let cursor = Cursor {
-            uuid: LogUuid(bytes(0)?),
-            epoch: Epoch(row.number(1)?),
-            lsn: Lsn(row.number(2)?),
-            chain: u32::try_from(chain).map_err(|_| StoreError::Unreadable { column: 3 })?,
-        };
-        let request_hash_key = bytes(4)?;
-        // Ids with an ordinal have an order number that follows from them, and from the prefix.
-        let text = "SELECT order_no FROM flashsale_pre_deductions WHERE id > ? ORDER BY id LIMIT 1";
-        let rows = snapshot.rows(text, &[Value::integer(u32::MAX)]).await?;
-        let order_no = rows.first().map(|row| row.text(0)).transpose()?;
-        let order_prefix = order_no
-            .and_then(|it| it.get(..it.len().checked_sub(17)?)?.parse().ok())
-            .and_then(OrderPrefix::new);
-        drop(snapshot);
-        Ok(Self { database, readers, cursor, request_hash_key, order_prefix })
-    }
-
-    /// The key under which the lost log hashed request ids.
-    pub fn request_hash_key(&self) -> [u8; 16] {
-        self.request_hash_key
-    }
-
-    /// The site's prefix of order numbers, as far as there are any.
-    pub fn order_prefix(&self) -> Option<OrderPrefix> {
-        self.order_prefix
-    }
-}
 
 /// An activity.
 #[derive(Debug)]
@@ -176,26 +111,52 @@ const RESERVATIONS: &str = "SELECT p.id, p.user_id, p.activity_id, p.client_requ
      FROM flashsale_pre_deductions p LEFT JOIN orders o ON o.order_no = p.order_no \
      LEFT JOIN dead_letters d ON d.id = p.id";
 
-/// Only those whose units went back on sale with their money.
-const RESTOCKED: &str = "p.order_no IN (SELECT r.order_no FROM refunds r \
-     WHERE r.scope = 'order' AND r.status = 'SETTLED' AND r.restock = 1)";
+/// Dead letters that stand alone: the database refused the reservation's own row, too.
+const LETTERS: &str = "SELECT d.id, d.user_id, d.activity_id, NULL, d.request_hash, d.quantity, \
+     d.order_no, d.status, 'dead_letter', d.accepted_at, COALESCE(d.resolved_at, d.created_at), \
+     d.order_status, d.payment_no, d.status, d.reason, d.created_at \
+     FROM dead_letters d LEFT JOIN flashsale_pre_deductions p ON p.id = d.id";
+
+/// Which reservations are read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Which {
+    /// Those with a row whose units went back on sale with their money.
+    Restocked,
+    /// Those with a row.
+    WithRow,
+    /// Those that are a dead letter alone.
+    LettersAlone,
+}
 
 /// The next page of reservations behind `after`.
 pub(super) async fn reservations(
     snapshot: &mut Snapshot,
     after: u64,
-    restocked_only: bool,
+    which: Which,
 ) -> Result<Vec<ReservationRow>, StoreError> {
-    let wanted = if restocked_only { RESTOCKED } else { "1 = 1" };
-    let text =
-        format!("{RESERVATIONS} WHERE p.id > ? AND {wanted} ORDER BY p.id LIMIT {PAGE_ROWS}");
+    let (rows, id, wanted) = match which {
+        Which::Restocked => (
+            RESERVATIONS,
+            "p.id",
+            "p.order_no IN (SELECT r.order_no FROM refunds r \
+             WHERE r.scope = 'order' AND r.status = 'SETTLED' AND r.restock = 1)",
+        ),
+        Which::WithRow => (RESERVATIONS, "p.id", "1 = 1"),
+        Which::LettersAlone => (LETTERS, "d.id", "p.id IS NULL"),
+    };
+    let text = format!("{rows} WHERE {id} > ? AND {wanted} ORDER BY {id} LIMIT {PAGE_ROWS}");
     let rows = snapshot.rows(text, &[Value::integer(after)]).await?;
     rows.iter().map(reservation).collect()
 }
 
 fn reservation(row: &Record) -> Result<ReservationRow, StoreError> {
     let unreadable = |column| StoreError::Unreadable { column };
-    let hash = row.bytes(4)?.try_into().map_err(|_| unreadable(4))?;
+    let id = ReservationId::new(row.number(0)?).ok_or(unreadable(0))?;
+    let request_hash = match row.0.get(4) {
+        // No request has such a hash.
+        Some(Value::Null) => id.get().into(),
+        _ => u128::from_le_bytes(row.bytes(4)?.try_into().map_err(|_| unreadable(4))?),
+    };
     let reason = row.text_or_null(8)?;
     let order_status = row.text_or_null(11)?.unwrap_or_default();
     let rolled_back = |reason: Option<&str>| {
@@ -226,11 +187,11 @@ fn reservation(row: &Record) -> Result<ReservationRow, StoreError> {
     };
     let paid = status == Status::Confirmed;
     Ok(ReservationRow {
-        id: ReservationId::new(row.number(0)?).ok_or(unreadable(0))?,
+        id,
         user: row.number(1)?,
         activity: row.number(2)?,
         request_id: row.text_or_null(3)?.map(str::to_owned),
-        request_hash: u128::from_le_bytes(hash),
+        request_hash,
         quantity: row.number(5)?,
         order_no: row.text(6)?.to_owned(),
         status,
@@ -365,18 +326,4 @@ fn verdict(name: &str) -> PaymentVerdict {
         "failed" => PaymentVerdict::Failed,
         _ => PaymentVerdict::Unknown,
     }
-}
-
-/// An entry of the blacklist: kind, value, reason, until when.
-pub(super) type Blacklisted = (String, String, String, u64);
-
-/// The blacklist.
-pub(super) async fn blacklist(snapshot: &mut Snapshot) -> Result<Vec<Blacklisted>, StoreError> {
-    let text = "SELECT kind, value, reason, expires_at FROM blacklist ORDER BY kind, value";
-    let rows = snapshot.rows(text, &[]).await?;
-    let entry = |row: &Record| {
-        let text = |index| Ok::<_, StoreError>(row.text(index)?.to_owned());
-        Ok((text(0)?, text(1)?, text(2)?, row.number_or_null(3)?.unwrap_or_default()))
-    };
-    rows.iter().map(entry).collect()
 }

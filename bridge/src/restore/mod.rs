@@ -3,7 +3,8 @@
 //! ```text
 //! source   the cursor row: which log is lost, how far SQL came, the key that hashes request ids
 //! open     the caller formats a directory with that key and prefix; time-outs are held
-//! rebuild  activities, reservations, payments, refunds, dead letters, blacklist: adoption events
+//! rebuild  activities, reservations, payments, refunds, dead letters, blacklist,
+//!          disabled accounts: adoption events
 //! take     one transaction: the cursor row names the new log, the old one stands beside it, and
 //!          activities have ordinals above all that were ever used
 //! ```
@@ -21,16 +22,18 @@
 //! both stay used. What the lost log held beyond the cursor, and what SQL never has, is told in
 //! [`Unknown`].
 
+mod controls;
 mod facts;
 mod money;
 mod numbers;
 mod operations;
 mod rebuild;
+mod source;
 mod take;
 
-pub use facts::Source;
 pub use rebuild::Restored;
 pub(crate) use rebuild::retried;
+pub use source::Source;
 
 use wal::{Epoch, LogUuid, Lsn};
 
@@ -90,7 +93,8 @@ pub struct Unknown {
 }
 
 /// What SQL never has, in words.
-pub const NEVER_IN_SQL: [&str; 2] = [
+pub const NEVER_IN_SQL: [&str; 3] = [
     "limits, canary and kill switch that operators set, and revoked tokens",
+    "accounts disabled before a database that was itself lost was filled anew: they are enabled",
     "publications that were still scheduled in the past: such activities wait for an operator",
 ];

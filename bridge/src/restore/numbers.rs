@@ -15,12 +15,13 @@ impl Rebuild<'_> {
     pub(super) async fn numbers(&mut self, snapshot: &mut Snapshot) -> Result<(), RestoreError> {
         let highest = "SELECT (SELECT MAX(ordinal) FROM flashsale_activities), \
              (SELECT MAX(id) FROM flashsale_activities), \
-             (SELECT MAX(id) FROM flashsale_pre_deductions)";
+             (SELECT MAX(id) FROM flashsale_pre_deductions), (SELECT MAX(id) FROM dead_letters)";
         let rows = snapshot.rows(highest, &[]).await?;
         let Some(row) = rows.first() else { return Ok(()) };
         let number = |index| Ok::<_, StoreError>(row.number_or_null(index)?.unwrap_or_default());
         let (ordinal, activity) = (number(0)?, number(1)?);
-        let ordinal = ordinal.max(number(2)? >> 32).saturating_add(NUMBERS_LEFT_FREE.into());
+        let ordinal =
+            ordinal.max(number(2)?.max(number(3)?) >> 32).saturating_add(NUMBERS_LEFT_FREE.into());
         let activity = activity.saturating_add(NUMBERS_LEFT_FREE.into());
         let fits = u32::try_from(ordinal).ok().and_then(Ordinal::new).is_some();
         if !fits {

@@ -1,20 +1,22 @@
 //! Adoption events of all that SQL knows.
 //!
-//! Two passes over the reservations: first those whose units went back on sale with a refund, while
-//! all units are free; then all. So every unit is there when its reservation comes, in whatever
-//! order they once came.
+//! First come the reservations whose units went back on sale with a refund, while all units are
+//! free; then the others, those last that are a dead letter alone. So every unit is there when its
+//! reservation comes, in whatever order they once came.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::core::control::keys::{BLACKLIST_PREFIX, TIMERS_HELD};
+use engine::core::control::keys::TIMERS_HELD;
 use engine::core::decide::{AdoptActivity, AdoptReservation};
 use engine::core::event::{Actor, Body, Definition, Event, Status};
 use engine::core::ids::{ActivityId, Ordinal, ReservationId, SkuId, UserId};
 use engine::{Busy, Engine, LogUnavailable, OldId, Pending};
 
-use super::facts::{self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Source};
+use super::controls;
+use super::facts::{self, ActivityRow, Money, PaymentRow, RefundRow, ReservationRow, Which};
 use super::money::requested;
 use super::operations::{self, Operations};
+use super::source::Source;
 use super::{RestoreError, Unknown};
 use crate::sql::fill::GONE_SKU;
 use crate::sql::readers::Snapshot;
@@ -110,10 +112,10 @@ impl Rebuild<'_> {
             page.iter().try_for_each(|row| self.activity(row))?;
             self.settle()?;
         }
-        for restocked_only in [true, false] {
+        for which in [Which::Restocked, Which::WithRow, Which::LettersAlone] {
             let mut after = 0;
             loop {
-                let page = facts::reservations(snapshot, after, restocked_only).await?;
+                let page = facts::reservations(snapshot, after, which).await?;
                 let Some(last) = page.last() else { break };
                 after = last.id.get();
                 let order_nos: Vec<_> = page.iter().map(|row| row.order_no.clone()).collect();
@@ -122,7 +124,7 @@ impl Rebuild<'_> {
                     if !self.done.contains(&row.id) {
                         self.reservation(row, &money)?;
                     }
-                    if restocked_only {
+                    if which == Which::Restocked {
                         self.done.insert(row.id);
                     }
                 }
@@ -130,32 +132,30 @@ impl Rebuild<'_> {
                 (self.watch)(self.restored.reservations, self.reservations);
             }
         }
-        for (kind, value, reason, expires_ms) in facts::blacklist(snapshot).await? {
-            let entry = serde_json::json!({
-                "reason": reason, "by": ACTOR.name, "created_ms": self.engine.now_ms(),
-            });
-            let key = format!("{BLACKLIST_PREFIX}{kind}/{value}");
-            self.control(&key, entry.to_string().as_bytes(), expires_ms)?;
+        let listed = controls::blacklist(snapshot, ACTOR.name, self.engine.now_ms()).await?;
+        let disabled = controls::disabled_accounts(snapshot).await?;
+        for (key, value, expires_ms) in listed.into_iter().chain(disabled) {
+            self.control(&key, &value, expires_ms)?;
         }
         Ok(())
     }
 
     /// What an activity has sold beyond what its reservations stand for was sold before them.
     async fn count_sold(&mut self, snapshot: &mut Snapshot) -> Result<(), RestoreError> {
-        for restocked_only in [false, true] {
+        for which in [Which::WithRow, Which::LettersAlone, Which::Restocked] {
             let mut after = 0;
             loop {
-                let page = facts::reservations(snapshot, after, restocked_only).await?;
+                let page = facts::reservations(snapshot, after, which).await?;
                 let Some(last) = page.last() else { break };
                 after = last.id.get();
-                if !restocked_only {
+                if which != Which::Restocked {
                     self.reservations += page.len() as u64;
                 }
                 for row in page.iter().filter(|row| row.status == Status::Confirmed) {
                     let sold = self.sold.entry(row.activity).or_default();
-                    *sold = match restocked_only {
-                        true => sold.saturating_sub(row.quantity),
-                        false => sold.saturating_add(row.quantity),
+                    *sold = match which {
+                        Which::Restocked => sold.saturating_sub(row.quantity),
+                        _ => sold.saturating_add(row.quantity),
                     };
                 }
             }

@@ -5,7 +5,7 @@ use wal::Lsn;
 use engine::Engine;
 
 use super::RestoreError;
-use super::facts::Source;
+use super::source::Source;
 use crate::cursor::Cursor;
 use crate::host::Host as _;
 use crate::sql::SinkError;

@@ -150,7 +150,7 @@ impl Accounts {
     /// # Errors
     /// Where the URL can't be used.
     pub fn open(url: &str) -> Result<Self, UrlError> {
-        Ok(Self { store: Mutex::new(Database::at(url)?.store()) })
+        Ok(Self { store: Mutex::new(Database::at(url)?.store_beside_others()) })
     }
 
     /// The one writer, when it is free.

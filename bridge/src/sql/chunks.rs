@@ -58,9 +58,10 @@ pub(super) async fn update<S: Statements>(
             let row = || format!("one of {count} rows from {}", rows.name(start));
             match S::meaning(&source) {
                 Meaning::Duplicate | Meaning::Refused => {
+                    let source = source.into();
                     StoreError::Refused { row: row(), indexes: Vec::new(), source }
                 }
-                Meaning::Unavailable => StoreError::Unavailable(source),
+                Meaning::Unavailable => source.into(),
             }
         })?;
     }
@@ -131,25 +132,28 @@ async fn name_refused<S: Statements>(
     error: sqlx::Error,
 ) -> StoreError {
     if S::meaning(&error) == Meaning::Unavailable {
-        return StoreError::Unavailable(error);
+        return error.into();
     }
     let mut indexes = Vec::new();
     let mut first = None;
     for index in start..start + count {
         let Err(source) = insert_chunk(statement, rows, index, 1).await else { continue };
         match S::meaning(&source) {
-            Meaning::Duplicate => return StoreError::Duplicate { row: rows.name(index), source },
-            Meaning::Unavailable => return StoreError::Unavailable(source),
+            Meaning::Duplicate => {
+                let source = source.into();
+                return StoreError::Duplicate { row: rows.name(index), source };
+            }
+            Meaning::Unavailable => return source.into(),
             Meaning::Refused => {
                 indexes.push(index);
-                first.get_or_insert((rows.name(index), source));
+                first.get_or_insert((rows.name(index), source.into()));
             }
         }
     }
     match first {
         Some((row, source)) => StoreError::Refused { row, indexes, source },
         // Refused together and not one by one: whoever was in the way has gone.
-        None => StoreError::Unavailable(error),
+        None => error.into(),
     }
 }
 

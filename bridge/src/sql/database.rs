@@ -11,6 +11,7 @@ use super::mysql::{self, MySqlStore, MySqlTransaction};
 use super::schema::{self, SchemaError};
 use super::split::Split;
 use super::sqlite::{self, SqliteStore, SqliteTransaction};
+use super::sqlite_direct::{DirectStore, DirectTransaction};
 use super::store::{Lookup, Record, Rows, Store, StoreError, Transaction, Value};
 use crate::cursor::Standing;
 
@@ -68,8 +69,16 @@ impl Database {
         }
     }
 
-    /// A store for writing; connects when it is first used.
+    /// A store for a sink, which has its thread to itself; connects when it is first used.
     pub fn store(&self) -> DatabaseStore {
+        match self {
+            Self::Sqlite(options) => DatabaseStore::Direct(DirectStore::new(options.clone())),
+            Self::MySql(options) => DatabaseStore::MySql(MySqlStore::new(options.clone())),
+        }
+    }
+
+    /// A store that never blocks the thread of whoever writes; connects when it is first used.
+    pub fn store_beside_others(&self) -> DatabaseStore {
         match self {
             Self::Sqlite(options) => DatabaseStore::Sqlite(SqliteStore::new(options.clone())),
             Self::MySql(options) => DatabaseStore::MySql(MySqlStore::new(options.clone())),
@@ -117,6 +126,7 @@ pub fn without_secrets(url: &str) -> String {
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the stores by their dialects")]
 pub enum DatabaseStore {
+    Direct(DirectStore),
     Sqlite(SqliteStore),
     MySql(MySqlStore),
 }
@@ -125,6 +135,7 @@ pub enum DatabaseStore {
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the transactions by their dialects")]
 pub enum DatabaseTransaction<'a> {
+    Direct(DirectTransaction<'a>),
     Sqlite(SqliteTransaction<'a>),
     MySql(MySqlTransaction<'a>),
 }
@@ -134,6 +145,7 @@ impl Store for DatabaseStore {
 
     async fn begin(&mut self) -> Result<DatabaseTransaction<'_>, StoreError> {
         Ok(match self {
+            Self::Direct(store) => DatabaseTransaction::Direct(store.begin().await?),
             Self::Sqlite(store) => DatabaseTransaction::Sqlite(store.begin().await?),
             Self::MySql(store) => DatabaseTransaction::MySql(store.begin().await?),
         })
@@ -143,6 +155,7 @@ impl Store for DatabaseStore {
 impl Transaction for DatabaseTransaction<'_> {
     async fn insert(&mut self, rows: &Rows<'_>) -> Result<(), StoreError> {
         match self {
+            Self::Direct(transaction) => transaction.insert(rows).await,
             Self::Sqlite(transaction) => transaction.insert(rows).await,
             Self::MySql(transaction) => transaction.insert(rows).await,
         }
@@ -150,6 +163,7 @@ impl Transaction for DatabaseTransaction<'_> {
 
     async fn update(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
         match self {
+            Self::Direct(transaction) => transaction.update(rows).await,
             Self::Sqlite(transaction) => transaction.update(rows).await,
             Self::MySql(transaction) => transaction.update(rows).await,
         }
@@ -161,6 +175,7 @@ impl Transaction for DatabaseTransaction<'_> {
         keys: &[Value<'_>],
     ) -> Result<Vec<Record>, StoreError> {
         match self {
+            Self::Direct(transaction) => transaction.select(lookup, keys).await,
             Self::Sqlite(transaction) => transaction.select(lookup, keys).await,
             Self::MySql(transaction) => transaction.select(lookup, keys).await,
         }
@@ -168,6 +183,7 @@ impl Transaction for DatabaseTransaction<'_> {
 
     async fn delete(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
         match self {
+            Self::Direct(transaction) => transaction.delete(rows).await,
             Self::Sqlite(transaction) => transaction.delete(rows).await,
             Self::MySql(transaction) => transaction.delete(rows).await,
         }
@@ -175,6 +191,7 @@ impl Transaction for DatabaseTransaction<'_> {
 
     async fn commit(self) -> Result<(), StoreError> {
         match self {
+            Self::Direct(transaction) => transaction.commit().await,
             Self::Sqlite(transaction) => transaction.commit().await,
             Self::MySql(transaction) => transaction.commit().await,
         }

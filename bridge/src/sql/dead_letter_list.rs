@@ -1,5 +1,7 @@
 //! Dead letters as operators see them.
 
+use engine::core::ids::ReservationId;
+
 use super::dead_letters::State;
 use super::queries::{Queries, Window};
 use super::store::{Record, StoreError, Value};
@@ -61,12 +63,8 @@ impl Queries {
         let text = format!(
             "SELECT d.id, d.order_no, d.activity_id, d.user_id, d.status, d.reason, \
              COALESCE(p.attempts, 1), CASE WHEN p.id IS NULL THEN d.reason ELSE p.last_error END, \
-             COALESCE(p.quantity, -f.change_qty, 0), COALESCE(p.price, a.price, 0), \
-             d.created_at, d.resolved_at FROM dead_letters d \
-             LEFT JOIN flashsale_pre_deductions p ON p.id = d.id \
-             LEFT JOIN flashsale_activities a ON a.id = d.activity_id \
-             LEFT JOIN stock_flows f ON p.id IS NULL AND f.biz_type = 'reservation' \
-             AND f.biz_id = CAST(d.id AS CHAR) {wanted} \
+             d.quantity, d.price, d.created_at, d.resolved_at FROM dead_letters d \
+             LEFT JOIN flashsale_pre_deductions p ON p.id = d.id {wanted} \
              ORDER BY d.created_at DESC, d.id DESC LIMIT ? OFFSET ?"
         );
         values.push(Value::integer(window.count));
@@ -74,6 +72,19 @@ impl Queries {
         let records = snapshot.rows(text, &values).await?;
         let letters = records.iter().map(letter).collect::<Result<_, _>>()?;
         Ok(DeadLetterPage { letters, total })
+    }
+
+    /// Where the dead letter of a reservation stands, if it has one.
+    ///
+    /// # Errors
+    /// Where the database does not answer.
+    pub async fn dead_letter_state(&self, id: ReservationId) -> Result<Option<State>, StoreError> {
+        let mut snapshot = self.snapshot().await?;
+        let text = "SELECT status FROM dead_letters WHERE id = ?";
+        let records = snapshot.rows(text, &[Value::integer(id.get())]).await?;
+        let Some(record) = records.first() else { return Ok(None) };
+        let state = State::from_name(record.text(0)?);
+        state.map(Some).ok_or(StoreError::Unreadable { column: 0 })
     }
 }
 

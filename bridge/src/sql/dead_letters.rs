@@ -11,7 +11,7 @@ use engine::core::event::DeadLetterResolution;
 
 use super::activities::Activity;
 use super::fault::SinkError;
-use super::reservations::{Birth, Order, Reservation, Status, terms};
+use super::reservations::{Birth, Order, Reservation, Status, hash_bytes, terms};
 use super::sink::update_all;
 use super::store::{Rows, Table, Transaction, Value};
 
@@ -31,6 +31,11 @@ static DEAD_LETTERS: Table = Table {
         "activity_id",
         "user_id",
         "order_no",
+        "sku_id",
+        "price",
+        "quantity",
+        "request_hash",
+        "accepted_at",
     ],
     key_columns: 1,
 };
@@ -145,6 +150,11 @@ impl<'a> DeadLetterRows<'a> {
                 Value::integer(reservation.activity),
                 Value::integer(reservation.user),
                 Value::text(reservation.order_no.clone()),
+                Value::integer(reservation.sku),
+                Value::integer(reservation.price),
+                Value::integer(reservation.quantity),
+                reservation.lone_hash.map_or(Value::Null, hash_bytes),
+                Value::integer(reservation.created_ms),
             ]);
         }
     }
@@ -190,11 +200,7 @@ impl<'a> Reservation<'a> {
             return;
         }
         self.close_dead_letter(State::Delivered, at_ms);
-        if !self.has_row {
-            // No request has such a hash: a repeat is known by the engine alone.
-            self.birth = Some(Birth { request_id: None, request_hash: self.id.get().into() });
-            self.has_row = true;
-        }
+        self.give_row();
         self.attempts += 1;
         self.last_error = Value::Null;
         if self.status == Status::DeadLetter {
@@ -208,6 +214,16 @@ impl<'a> Reservation<'a> {
                 let is_free = self.status == Status::RolledBack;
                 self.user_activity_key = if is_free { Value::Null } else { self.taken_slot() };
             }
+        }
+    }
+
+    /// A row for one that stood alone as a dead letter: it is to have an order after all.
+    pub(super) fn give_row(&mut self) {
+        if !self.has_row {
+            // Where the hash is unknown, one that no request has: the engine alone knows a repeat.
+            let request_hash = self.lone_hash.take().unwrap_or(self.id.get().into());
+            self.birth = Some(Birth { request_id: None, request_hash });
+            self.has_row = true;
         }
     }
 

@@ -62,7 +62,7 @@ impl<H: Present> Mender<'_, H> {
             let is_same = it.changed_seq() == units.changed_seq;
             is_same.then(|| activity_row(units.id, it))
         };
-        let mut store = self.database.store();
+        let mut store = self.database.store_beside_others();
         let mut transaction = self.locked(&mut store).await?;
         let Some(mut row) = self.host.look(units.id, read).flatten() else { return Ok(false) };
         let mut known = Activities::default();
@@ -94,7 +94,7 @@ impl<H: Present> Mender<'_, H> {
         if expected.letter.is_some() {
             return Ok(false);
         }
-        let mut store = self.database.store();
+        let mut store = self.database.store_beside_others();
         let mut transaction = self.locked(&mut store).await?;
         let look = |it: &engine::core::activity::Activity| {
             Expected::of(expected.activity, it, expected.id, prefix)
@@ -152,7 +152,7 @@ impl<H: Present> Mender<'_, H> {
         of: ActivityId,
         is_foreign: impl FnOnce() -> bool,
     ) -> Result<bool, SinkError> {
-        let mut store = self.database.store();
+        let mut store = self.database.store_beside_others();
         let mut transaction = self.locked(&mut store).await?;
         // The marks in the log must be those of this very cursor: else a row that the sink has
         // just written would look like a stranger's.

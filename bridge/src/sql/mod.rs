@@ -9,7 +9,7 @@
 //!
 //! [`sink`] drives; [`fill`] writes a database that the log has passed by; `fold` and the tables
 //! beside it are free of any dialect; [`store`] is the seam to the database, [`sqlite`] and
-//! [`mysql`] implement it, [`database`] is either of them as a URL names it. [`queries`] and
+//! [`mysql`] implement it, [`sqlite_direct`] for the sink itself; [`database`] is either of them as a URL names it. [`queries`] and
 //! [`accounts`] are what the server reads and writes there.
 
 pub mod accounts;
@@ -21,6 +21,7 @@ mod chunks;
 pub mod database;
 pub mod dead_letter_list;
 pub mod dead_letters;
+pub mod driver_error;
 pub mod export;
 pub(crate) mod facts;
 mod fault;
@@ -43,6 +44,7 @@ mod sent;
 pub mod sink;
 pub mod split;
 pub mod sqlite;
+pub mod sqlite_direct;
 pub mod store;
 mod stored_reservations;
 mod tables;

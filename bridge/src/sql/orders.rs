@@ -8,7 +8,7 @@ use engine::core::ids::ReservationId;
 
 use super::dead_letters::{DeadLetterRows, has_one_outcome};
 use super::fault::SinkError;
-use super::reservations::{Birth, Order, Reservation, Terms};
+use super::reservations::{Birth, Order, Reservation, Terms, hash_bytes};
 use super::sink::{Undeliverable, update_all};
 use super::split::Split;
 use super::store::{Lookup, Part, Rows, StoreError, Table, Transaction, Value};
@@ -284,7 +284,7 @@ impl<'a> ReservationRows<'a> {
             Value::integer(new.user),
             Value::integer(new.activity),
             birth.request_id.map_or(Value::Null, |it| Value::bytes(it.as_bytes())),
-            Value::bytes(birth.request_hash.to_le_bytes().to_vec()),
+            hash_bytes(birth.request_hash),
             Value::integer(new.sku),
             Value::integer(new.price),
             Value::integer(new.quantity),

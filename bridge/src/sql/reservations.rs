@@ -43,6 +43,8 @@ pub(super) struct Reservation<'a> {
     pub(super) birth: Option<Birth<'a>>,
     /// Whether it has a row at all, or will have.
     pub(super) has_row: bool,
+    /// The hash of its request, where it has no row that keeps it.
+    pub(super) lone_hash: Option<u128>,
     pub(super) order: Order,
     /// Where no order could hold it, once.
     pub(super) dead_letter: Option<DeadLetter<'a>>,
@@ -139,6 +141,7 @@ impl<'a> Reservation<'a> {
             quantity: quantity.into(),
             birth: Some(birth),
             has_row: true,
+            lone_hash: None,
             order: Order::Due(terms(activity, created_ms)),
             dead_letter: None,
             needs_address: false,
@@ -234,9 +237,14 @@ impl<'a> Reservation<'a> {
 
     /// Its row is refused: its dead letter stands for it.
     pub(super) fn leave_row_out(&mut self) {
-        self.birth = None;
+        self.lone_hash = self.birth.take().map(|birth| birth.request_hash).or(self.lone_hash);
         self.has_row = false;
     }
+}
+
+/// A request's hash as SQL keeps it.
+pub(super) fn hash_bytes(hash: u128) -> Value<'static> {
+    Value::bytes(hash.to_le_bytes().to_vec())
 }
 
 /// What the order of a reservation accepted at `created_ms` takes from `activity`.

@@ -21,18 +21,18 @@ use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, 
 
 /// How long a writer waits for another: accounts are written beside the bridge, in transactions of
 /// milliseconds.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Prepared statements a connection keeps: every table in every statement size fits.
-const STATEMENTS_CACHED: usize = 256;
+pub(super) const STATEMENTS_CACHED: usize = 256;
 
 /// Page cache of a connection, in KiB. SQLite's own 2 MiB can't hold the index pages that one batch
 /// touches: it would write and read them again and again within the transaction.
-const CACHE_KIB: u32 = 64 * 1024;
+pub(super) const CACHE_KIB: u32 = 64 * 1024;
 
 /// WAL pages (of 4 KiB) after which a commit copies them into the database: a page that many
 /// batches touch is then copied and synced once for all of them. Bounds the WAL at some 64 MiB.
-const CHECKPOINT_PAGES: u32 = 16 * 1024;
+pub(super) const CHECKPOINT_PAGES: u32 = 16 * 1024;
 
 /// How to connect to `url`, with the settings that durability rests on.
 ///

@@ -8,6 +8,8 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
+use super::driver_error::DriverError;
+
 /// One value of a row.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value<'a> {
@@ -226,7 +228,7 @@ pub enum StoreError {
         /// The row, by its key.
         row: String,
         /// The database's own words.
-        source: sqlx::Error,
+        source: DriverError,
     },
     /// A constraint refuses rows.
     #[error("{row} is refused: {source}")]
@@ -237,7 +239,7 @@ pub enum StoreError {
         /// rows given.
         indexes: Vec<usize>,
         /// The database's own words.
-        source: sqlx::Error,
+        source: DriverError,
     },
     /// A value read is not what the schema says.
     #[error("column {column} of a row read holds what the schema does not allow")]
@@ -246,8 +248,20 @@ pub enum StoreError {
         column: usize,
     },
     /// It does not answer, is locked, full, read only: it may come back.
-    #[error("the database is not available: {0}{advice}", advice = super::mysql::advice(.0))]
-    Unavailable(#[from] sqlx::Error),
+    #[error("the database is not available: {0}{advice}", advice = .0.advice())]
+    Unavailable(#[from] DriverError),
+}
+
+impl From<sqlx::Error> for StoreError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Unavailable(error.into())
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Unavailable(error.into())
+    }
 }
 
 /// A database.

@@ -42,16 +42,16 @@ static RESERVATIONS_BY_ID: Lookup = Lookup {
     only: None,
 };
 
-/// Of dead letters whose pre-deduction was refused; their units stand in their flow.
+/// Of dead letters whose pre-deduction was refused.
 static WITHOUT_ROW_BY_ID: Lookup = Lookup {
     columns: &[
         "d.id",
         "d.order_no",
         "d.user_id",
         "d.activity_id",
-        "a.sku_id",
-        "a.price",
-        "COALESCE(-f.change_qty, 0)",
+        "d.sku_id",
+        "d.price",
+        "d.quantity",
         "d.status",
         "d.reason",
         "d.created_at",
@@ -61,10 +61,10 @@ static WITHOUT_ROW_BY_ID: Lookup = Lookup {
         "d.payment_no",
         "d.paid_at",
         "d.cancelled_at",
+        "d.request_hash",
+        "d.accepted_at",
     ],
-    from: "dead_letters d JOIN flashsale_activities a ON a.id = d.activity_id \
-           LEFT JOIN stock_flows f \
-           ON f.biz_type = 'reservation' AND f.biz_id = CAST(d.id AS CHAR)",
+    from: "dead_letters d",
     key: "d.id",
     part: None,
     only: None,
@@ -97,6 +97,17 @@ fn dead_letter(record: &Record, first: usize) -> Result<DeadLetter<'static>, Sto
     })
 }
 
+/// The hash of a request in column `index` of `record`, where one is kept there.
+fn lone_hash(record: &Record, index: usize) -> Result<Option<u128>, StoreError> {
+    if matches!(record.0.get(index), Some(Value::Null)) {
+        return Ok(None);
+    }
+    let bytes = record.bytes(index)?.try_into();
+    bytes
+        .map(|bytes| Some(u128::from_le_bytes(bytes)))
+        .map_err(|_| StoreError::Unreadable { column: index })
+}
+
 impl Reservation<'static> {
     fn read(mut record: Record) -> Result<Self, StoreError> {
         let id = record.number(0)?;
@@ -114,6 +125,7 @@ impl Reservation<'static> {
             quantity: record.number(6)?,
             birth: None,
             has_row: true,
+            lone_hash: None,
             order: Order::Missing,
             dead_letter,
             status: Status::from_name(record.text(7)?)
@@ -147,6 +159,7 @@ impl Reservation<'static> {
             quantity: record.number(6)?,
             birth: None,
             has_row: false,
+            lone_hash: lone_hash(&record, 16)?,
             order: Order::Missing,
             status: match letter.state {
                 State::Open | State::Delivered => Status::DeadLetter,
@@ -156,7 +169,7 @@ impl Reservation<'static> {
             attempts: 1,
             last_error: letter.reason.clone(),
             rolled_back_at: Value::integer_or_null(letter.resolved_ms),
-            created_ms: letter.opened_ms,
+            created_ms: record.number(17)?,
             updated_ms: letter.opened_ms,
             dead_letter: Some(letter),
             needs_address: record.number(11)? != 0,

@@ -7,6 +7,7 @@
 //! | `library` | the function library as the oracle: a log replayed as calls |
 //! | `keys` | key spaces, compared with values and ends |
 //! | `following` | the same keys as the library, at every cursor |
+//! | `histories` | the same histories as library and port |
 //! | `healing` | lost, old, evicted and tampered data |
 //! | `fencing` | forks, and two servers on one Redis |
 //! | `events` | what no call of the library leads to, and the SKU layouts |
@@ -24,6 +25,7 @@ mod failover;
 mod fencing;
 mod following;
 mod healing;
+mod histories;
 mod keys;
 mod library;
 mod relay;

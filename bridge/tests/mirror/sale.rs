@@ -45,6 +45,8 @@ struct Inner {
     at_ms: u64,
     requests: u64,
     activities: u64,
+    /// Whose reservations have this ordinal.
+    ordinals: BTreeMap<Ordinal, ActivityId>,
     reservations: Vec<(ActivityId, ReservationId)>,
     frame: Vec<(u16, u64, Vec<u8>, u8)>,
     restless: u64,
@@ -73,6 +75,7 @@ impl Sale {
             at_ms: now_ms(),
             requests: 0,
             activities: 0,
+            ordinals: BTreeMap::new(),
             reservations: Vec::new(),
             frame: Vec::new(),
             restless: 0,
@@ -154,6 +157,14 @@ impl Sale {
 
     pub fn event(&self, body: Body<'_>) {
         assert!(self.inner.lock().unwrap().event(body), "{body:?}");
+    }
+
+    /// What happened elsewhere, at the time that it says.
+    pub fn take_over(&self, kind: u8, bytes: &[u8]) {
+        let event = codec::decode(kind, codec::FORMAT_VERSION, bytes).unwrap();
+        let mut inner = self.inner.lock().unwrap();
+        inner.at_ms = event.at_ms;
+        assert!(inner.event(event.body), "{event:?}");
     }
 
     /// An event of no activity.
@@ -288,6 +299,9 @@ impl Inner {
         if apply(shard, &event, seq).is_err() {
             return false;
         }
+        if let Body::ActivityCreated { activity, ordinal, .. } = body {
+            self.ordinals.insert(ordinal, activity);
+        }
         if let Body::Reserved { reservation, .. } = body {
             self.reservations.push((id, reservation));
         }
@@ -363,8 +377,7 @@ impl Present for Sale {
     }
 
     fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
-        let index = u64::from(id.ordinal().get()).checked_sub(1)?;
-        Some(activity_id(index))
+        self.inner.lock().unwrap().ordinals.get(&id.ordinal()).copied()
     }
 
     fn settle(&self) -> Option<Lsn> {

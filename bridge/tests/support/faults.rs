@@ -57,7 +57,7 @@ impl FaultyStore {
 }
 
 fn lost() -> StoreError {
-    StoreError::Unavailable(sqlx::Error::WorkerCrashed)
+    sqlx::Error::WorkerCrashed.into()
 }
 
 /// The fault that is due now, if one is.

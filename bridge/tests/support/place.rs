@@ -141,6 +141,29 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Refuses every new row of `user` in `table` from now on.
+    pub async fn poison(&self, table: &str, user: u64) {
+        let statement = match self {
+            Self::Sqlite { .. } => format!(
+                "CREATE TRIGGER poison BEFORE INSERT ON {table} WHEN NEW.user_id = {user} \
+                 BEGIN SELECT RAISE(ABORT, 'poison'); END"
+            ),
+            Self::MariaDb { .. } => format!(
+                "CREATE TRIGGER poison BEFORE INSERT ON {table} FOR EACH ROW \
+                 IF NEW.user_id = {user} THEN \
+                 SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'poison'; END IF"
+            ),
+        };
+        self.execute(&statement).await;
+    }
+
+    /// Ends what [`poison`](Self::poison) began.
+    pub async fn cure(&self) {
+        self.execute("DROP TRIGGER poison").await;
+    }
+}
+
 /// The integers of a row; NULL is no integer.
 pub fn integers(record: &Record) -> Vec<i64> {
     let integer = |value: &Value<'_>| match value {

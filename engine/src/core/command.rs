@@ -122,6 +122,10 @@ pub struct RecordPayment<'a> {
 /// What SQL knows of a payment whose activity is archived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArchivedPayment<'a> {
+    /// The activity.
+    pub activity: ActivityId,
+    /// The reservation that it was to pay: memory forgets the numbers that were adopted.
+    pub reservation: ReservationId,
     /// The buyer.
     pub user: UserId,
     /// The way to pay that it was opened for; empty where it never was.
@@ -156,6 +160,8 @@ pub struct RequestRefund<'a> {
 /// What SQL knows of a paid order whose activity is archived and that no refund was settled for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ArchivedOrder<'a> {
+    /// The activity.
+    pub activity: ActivityId,
     /// The buyer.
     pub user: UserId,
     /// The way it was paid; empty where a back end brought its own payment.

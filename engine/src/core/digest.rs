@@ -67,8 +67,9 @@ fn activity_digest(id: ActivityId, activity: &Activity) -> u128 {
     for slot in activity.slots.iter() {
         hash_slot(&mut hash, slot);
     }
+    let of_user = Hash::of("user");
     hash.wide(sum(activity.users.iter().map(|(user, held)| {
-        let mut hash = Hash::of("user");
+        let mut hash = of_user.clone();
         hash.numbers(&[user.get(), u64::from(held)]);
         hash.finish()
     })));
@@ -148,6 +149,7 @@ fn sum(hashes: impl Iterator<Item = u128>) -> u128 {
     hashes.fold(0, u128::wrapping_add)
 }
 
+#[derive(Clone)]
 pub(super) struct Hash(SipHasher13);
 
 impl Hash {
@@ -160,12 +162,18 @@ impl Hash {
 
     pub(super) fn numbers(&mut self, numbers: &[u64]) {
         for number in numbers {
-            self.0.write(&number.to_le_bytes());
+            // As its bytes, little endian, but in one piece: a start digests every reservation.
+            self.0.write_u64(number.to_le());
         }
     }
 
     pub(super) fn wide(&mut self, number: u128) {
-        self.0.write(&number.to_le_bytes());
+        let [low, high] = [number, number >> 64].map(|half| {
+            #[expect(clippy::cast_possible_truncation, reason = "the two halves are taken apart")]
+            let half = half as u64;
+            half
+        });
+        self.numbers(&[low, high]);
     }
 
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
@@ -179,5 +187,24 @@ impl Hash {
 
     pub(super) fn finish(&self) -> u128 {
         self.0.finish128().as_u128()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_counts_as_its_bytes_wherever_it_stands() {
+        for before in ["", "a", "user", "activity"] {
+            let (mut numbers, mut bytes) = (Hash::of(before), Hash::of(before));
+            numbers.numbers(&[1, u64::MAX, 0x0123_4567_89AB_CDEF]);
+            numbers.wide(0x0123_4567_89AB_CDEF_FEDC_BA98_7654_3210);
+            for number in [1u64, u64::MAX, 0x0123_4567_89AB_CDEF] {
+                bytes.0.write(&number.to_le_bytes());
+            }
+            bytes.0.write(&0x0123_4567_89AB_CDEF_FEDC_BA98_7654_3210_u128.to_le_bytes());
+            assert_eq!(numbers.finish(), bytes.finish());
+        }
     }
 }

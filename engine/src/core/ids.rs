@@ -6,8 +6,9 @@
 //! payment_no (decimal string)              = order_no + the attempt as 2 digits
 //! ```
 //!
-//! Ordinals and positions start at 1. Ordinal 0 holds ids adopted from an older system. The top
-//! `node_bits` bits of an ordinal are the node's number where several nodes share one database.
+//! Ordinals and positions start at 1. Ordinal 0 holds ids adopted from an older system. Where
+//! several nodes were to share one database, the top `node_bits` bits of an ordinal would be the
+//! node's number; this version has one node, and `node_bits` is 0.
 //! An order number is a pure function of the id, so it needs no storage and can never collide
 //! while ids do not.
 
@@ -153,7 +154,8 @@ impl OrderPrefix {
         put_digits(&mut number, id.get());
         let (prefix, _) = number.split_at_mut(ORDER_NO_DIGITS_MAX - ID_DIGITS);
         let first = put_digits(prefix, u64::from(self.0));
-        String::from_utf8_lossy(&number[first..]).into_owned()
+        let text = String::from_utf8(number[first..].to_vec());
+        text.unwrap_or_else(|_| unreachable!("digits are ASCII"))
     }
 
     /// The reservation behind `order_no`, or `None` where this site never issued such a number.
@@ -185,13 +187,29 @@ const ID_DIGITS: usize = 17;
 /// Digits of an order number, with a prefix of three.
 const ORDER_NO_DIGITS_MAX: usize = ID_DIGITS + 3;
 
+/// `00` to `99`: half as many divisions.
+const DIGIT_PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b"0123456789"[number / 10], b"0123456789"[number % 10]];
+        number += 1;
+    }
+    pairs
+};
+
 /// Writes the decimal digits of `value` at the end of `out`; tells where they begin.
 fn put_digits(out: &mut [u8], mut value: u64) -> usize {
     let mut first = out.len();
-    while value > 0 {
+    while value >= 10 {
+        let pair = DIGIT_PAIRS[(value % 100) as usize];
+        first -= 2;
+        out[first..first + 2].copy_from_slice(&pair);
+        value /= 100;
+    }
+    if value > 0 {
         first -= 1;
-        out[first] = b"0123456789"[(value % 10) as usize];
-        value /= 10;
+        out[first] = DIGIT_PAIRS[value as usize][1];
     }
     first
 }

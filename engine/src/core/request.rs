@@ -17,7 +17,12 @@ impl RequestHasher {
 
     /// The hash of a request id, byte by byte: no two spellings of an id are one id.
     pub fn hash(&self, request_id: &str) -> u128 {
-        self.0.hash(request_id.as_bytes()).as_u128()
+        self.hash_bytes(request_id.as_bytes())
+    }
+
+    /// [`RequestHasher::hash`] of an id's bytes.
+    pub(crate) fn hash_bytes(&self, request_id: &[u8]) -> u128 {
+        self.0.hash(request_id).as_u128()
     }
 
     /// The hash of a provider's transaction: two channels may number theirs alike.

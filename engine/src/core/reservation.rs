@@ -132,18 +132,19 @@ impl Slot {
 
 /// Unix milliseconds in 48 bits: enough up to the year 10,889, beyond `TIME_MS_MAX`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Millis48([u16; 3]);
+struct Millis48([u8; 6]);
 
 impl Millis48 {
     fn new(millis: u64) -> Self {
-        assert!(millis < 1 << 48, "an event's time is at most TIME_MS_MAX");
-        #[expect(clippy::cast_possible_truncation, reason = "the three parts are taken apart")]
-        Self([(millis >> 32) as u16, (millis >> 16) as u16, millis as u16])
+        let [bytes @ .., 0, 0] = millis.to_le_bytes() else {
+            panic!("an event's time is at most TIME_MS_MAX");
+        };
+        Self(bytes)
     }
 
     const fn get(self) -> u64 {
-        let [high, middle, low] = self.0;
-        (high as u64) << 32 | (middle as u64) << 16 | low as u64
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
 }
 

@@ -7,7 +7,7 @@ use hashbrown::hash_map::Entry;
 
 use super::activity::Activity;
 use super::command::Reservation;
-use super::ids::{ActivityId, Ordinal, ReservationId, UserId};
+use super::ids::{ActivityId, Ordinal, ReservationId};
 use super::request::RequestHasher;
 use super::side::{OpenRefund, Refund, Refunds};
 use super::table::{Table, Tables};
@@ -95,14 +95,6 @@ impl Shard {
         match self.places.get(&id) {
             Some(Place::Live(activity)) => Some(activity),
             _ => None,
-        }
-    }
-
-    /// Has what is known of these users of an activity fetched from memory side by side, before
-    /// they are looked up one after another.
-    pub fn fetch(&self, activity: ActivityId, users: impl Iterator<Item = UserId>) {
-        if let Some(activity) = self.activity(activity) {
-            activity.users.fetch(users);
         }
     }
 

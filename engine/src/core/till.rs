@@ -8,20 +8,32 @@
 //! sum of all units, is seen to once, when the till is closed.
 
 use super::activity::Activity;
-use super::apply::purchase::accept;
+use super::apply::purchase::{Bought, accept, bought};
+use super::apply::{ApplyError, Now};
+use super::codec;
 use super::command::{Refusal, Reserve};
-use super::decide::Purchase;
-use super::decide::purchase::{Verdict, absent, bounds, judge};
-use super::ids::{ActivityId, UserId};
+use super::decide::purchase::{Accepted, Verdict, absent, bounds, gate, judge};
+use super::ids::{ActivityId, ReservationId, UserId};
 use super::limits::TIME_MS_MAX;
 use super::reservation::Slot;
 use super::shard::{Place, Shard};
+
+/// A purchase that was not refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sold {
+    /// It was accepted: this reservation.
+    Now(ReservationId),
+    /// The same request made this reservation before.
+    Before(ReservationId),
+}
 
 /// Sells units of one activity at one instant. Closed when dropped.
 #[derive(Debug)]
 pub struct Till<'s> {
     /// The activity, or why nothing can be bought of it.
     activity: Result<&'s mut Activity, Refusal>,
+    /// What every purchase is refused for that is no repeat.
+    gate: Result<(), Refusal>,
     id: ActivityId,
     at_ms: u64,
     durable_seq: u64,
@@ -42,40 +54,90 @@ impl Shard {
             Some(Place::Live(activity)) => Ok(&mut **activity),
             _ => Err(refusal),
         };
+        let gate = activity.as_ref().map_or(Ok(()), |activity| gate(activity, at_ms));
         let (applied_seq, due_ms_min) = (&mut self.applied_seq, &mut self.due_ms_min);
         let (durable_seq, opened_seq) = (self.durable_seq, *applied_seq);
-        Till { activity, id, at_ms, durable_seq, opened_seq, applied_seq, due_ms_min }
+        Till { activity, gate, id, at_ms, durable_seq, opened_seq, applied_seq, due_ms_min }
     }
 }
 
 impl Till<'_> {
-    /// Decides a purchase and makes it so where it is accepted. The event of an accepted one must
-    /// become the record [`applied_seq`](Self::applied_seq) of the shard's log before anything
-    /// else happens to the shard.
+    /// Decides a purchase and, where it is accepted, makes it so and hands its record to `log`,
+    /// which appends it and tells its place in the shard's log.
     ///
     /// `command.request_hash` must be the hash of `command.request_id` by the shard's hasher.
+    ///
+    /// # Errors
+    /// The refusal.
+    ///
+    /// # Panics
+    /// Where `log` tells another place than the record has here. The state has changed by then: who
+    /// calls this aborts on a panic.
     #[inline]
-    pub fn reserve<'a>(&mut self, command: &Reserve<'a>) -> Purchase<'a> {
-        match self.rules(command) {
-            Ok(purchase) => purchase,
-            Err(refusal) => Purchase::Refused(refusal),
-        }
-    }
-
-    #[inline]
-    fn rules<'a>(&mut self, command: &Reserve<'a>) -> Result<Purchase<'a>, Refusal> {
+    pub fn sell(
+        &mut self,
+        command: &Reserve<'_>,
+        log: impl FnOnce(&codec::Purchase<'_>) -> u64,
+    ) -> Result<Sold, Refusal> {
         bounds(command)?;
         let activity = self.activity.as_mut().map_err(|refusal| *refusal)?;
-        let accepted = match judge(activity, command, self.at_ms)? {
-            Verdict::Replayed(reservation) => return Ok(Purchase::Replayed(reservation)),
+        let at_ms = self.at_ms;
+        let accepted = match judge(activity, command, self.gate)? {
+            Verdict::Replayed(reservation) => return Ok(Sold::Before(reservation)),
             Verdict::Accepted(accepted) => accepted,
         };
-        *self.applied_seq += 1;
-        let &Reserve { user, quantity, request_hash, .. } = command;
-        let slot = Slot::new(user, quantity, request_hash, self.at_ms, *self.applied_seq);
+        let seq = *self.applied_seq + 1;
+        *self.applied_seq = seq;
+        let &Reserve { user, request_id, quantity, request_hash, front } = command;
+        let &Accepted { reservation, figures, held, .. } = &accepted;
+        let (activity_id, version, request_id) = (self.id, activity.version, request_id.as_bytes());
+        let slot = Slot::new(user, quantity, request_hash, at_ms, seq);
         accept(activity, &accepted, slot);
-        let event = accepted.event(activity, self.id, command, self.at_ms);
-        Ok(Purchase::Accepted(accepted.reservation, event))
+        let logged = log(&codec::Purchase {
+            at_ms,
+            activity: activity_id,
+            reservation,
+            user,
+            quantity,
+            held,
+            version,
+            figures,
+            front,
+            request_id,
+        });
+        assert_eq!(logged, seq, "the log's order is the shard's");
+        Ok(Sold::Now(accepted.reservation))
+    }
+
+    /// Makes the purchase happen that is record `shard_seq` of the shard's log. The till's own
+    /// instant is of no account.
+    ///
+    /// # Errors
+    /// [`ApplyError`] where it cannot have followed this state, which is unchanged then.
+    #[inline]
+    pub fn replay(
+        &mut self,
+        purchase: &codec::Purchase<'_>,
+        shard_seq: u64,
+        request_hash: u128,
+    ) -> Result<(), ApplyError> {
+        let &codec::Purchase { reservation, user, quantity, held, version, figures, .. } = purchase;
+        let applied = *self.applied_seq;
+        if applied.checked_add(1) != Some(shard_seq) {
+            return Err(ApplyError::Sequence { applied, found: shard_seq });
+        }
+        let Ok(activity) = &mut self.activity else {
+            return Err(ApplyError::UnknownActivity(self.id));
+        };
+        let now = Now { id: self.id, at_ms: purchase.at_ms, shard_seq, request_hash };
+        bought(activity, &Bought { reservation, user, quantity, held, version, figures }, &now)?;
+        *self.applied_seq = shard_seq;
+        Ok(())
+    }
+
+    /// Whether anything can be bought here.
+    pub const fn is_open(&self) -> bool {
+        self.activity.is_ok()
     }
 
     /// Units that are free to buy; 0 where there is no such activity.
@@ -89,11 +151,6 @@ impl Till<'_> {
         if let Ok(activity) = &self.activity {
             activity.users.fetch(users);
         }
-    }
-
-    /// The sequence in the shard of the last event applied.
-    pub const fn applied_seq(&self) -> u64 {
-        *self.applied_seq
     }
 }
 

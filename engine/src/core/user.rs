@@ -83,9 +83,22 @@ impl Users {
         ordinal: Ordinal,
     ) -> Known {
         let (place, known) = self.table.find(user);
-        let Some(&User { held, last, .. }) = known else {
-            return Known { place, held: 0, count: 0, found: None };
-        };
+        match known {
+            None => Known { place, held: 0, count: 0, found: None },
+            Some(user) => self.look_up_known(*user, place, request_hash, slots, ordinal),
+        }
+    }
+
+    /// [`Users::look_up`] of a user that is there: apart, for in a rush nearly nobody is.
+    #[inline(never)]
+    fn look_up_known(
+        &self,
+        User { id: user, held, last }: User,
+        place: Place,
+        request_hash: u128,
+        slots: &Slots,
+        ordinal: Ordinal,
+    ) -> Known {
         if let Some(index) = self.index(user) {
             let found = index.get(&request_hash).copied();
             return Known { place, held, count: index.len(), found };
@@ -123,6 +136,23 @@ impl Users {
         let user = self.table.entry(place, slot.user());
         user.held = held;
         let last = user.last.replace(position);
+        if last.is_some() || !self.indexed.is_empty() {
+            self.add_to_index(&slot, last, position, slots, ordinal);
+        }
+        slot.after(last)
+    }
+
+    /// Adds the reservation at `position` to its user's index, where the chain before it, which
+    /// ends at `last`, has one or is too long to do without.
+    #[inline(never)]
+    fn add_to_index(
+        &mut self,
+        slot: &Slot,
+        last: Option<Position>,
+        position: Position,
+        slots: &Slots,
+        ordinal: Ordinal,
+    ) {
         let id = ReservationId::compose(ordinal, position);
         if let Some(index) = self.index_mut(slot.user()) {
             index.insert(slot.request_hash(), id);
@@ -130,7 +160,6 @@ impl Users {
             let index = self.make_index(slot.user(), last, slots, ordinal);
             index.insert(slot.request_hash(), id);
         }
-        slot.after(last)
     }
 
     /// Adds a reservation with an id from elsewhere, with which its user holds `held` units.

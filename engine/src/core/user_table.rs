@@ -70,7 +70,9 @@ pub(super) struct UserTable {
 struct Part {
     /// A power of two of them.
     lines: Box<[Line]>,
-    count: usize,
+    count: u32,
+    /// Users at most: see [`users_max`].
+    count_max: u32,
     /// Bits of the prefix that its hashes have in common.
     depth: u32,
 }
@@ -87,22 +89,20 @@ impl UserTable {
         let Some(&part) = self.directory.get(prefix(hash, self.depth)) else {
             return (Place { hash, part: 0, line: 0, entry: 0 }, None);
         };
-        let (line, entry) = self.parts[part as usize].find(hash, id);
-        let user = self.parts[part as usize].lines[line as usize].0[usize::from(entry)].as_ref();
+        let (line, entry, user) = self.parts[part as usize].find(hash, id);
         (Place { hash, part, line, entry }, user)
     }
 
     /// The user `id` at `place`, which was found since the table last changed; one that holds
     /// nothing is put there where there is none.
-    #[inline]
+    #[inline(always)]
     pub(super) fn entry(&mut self, mut place: Place, id: UserId) -> &mut User {
-        while !self.has_room(place) {
-            self.grow(place.hash);
-            (place, _) = self.find(id);
+        if !self.has_room(place) {
+            place = self.make_room(place, id);
         }
         let part = &mut self.parts[place.part as usize];
         let entry = &mut part.lines[place.line as usize].0[usize::from(place.entry)];
-        part.count += usize::from(entry.is_none());
+        part.count += u32::from(entry.is_none());
         let user = entry.get_or_insert(User { id, held: 0, last: None });
         assert!(user.id == id, "a place is used before the table changes");
         user
@@ -133,13 +133,22 @@ impl UserTable {
     #[inline]
     fn has_room(&self, place: Place) -> bool {
         let Some(part) = self.parts.get(place.part as usize) else { return false };
-        part.count < users_max(part.lines.len())
+        part.count < part.count_max
             || part.lines[place.line as usize].0[usize::from(place.entry)].is_some()
+    }
+
+    /// Makes room for the user `id`, who is not there; where that is, once there is.
+    #[cold]
+    fn make_room(&mut self, mut place: Place, id: UserId) -> Place {
+        while !self.has_room(place) {
+            self.grow(place.hash);
+            (place, _) = self.find(id);
+        }
+        place
     }
 
     /// Makes room for one more user with `hash`: doubles its part, or splits it in two. Hashes
     /// that agree in their next bit all go to one half, and may want this again.
-    #[cold]
     fn grow(&mut self, hash: u64) {
         if self.directory.is_empty() {
             self.directory.push(0);
@@ -160,41 +169,62 @@ impl UserTable {
             self.depth += 1;
             self.directory = self.directory.iter().flat_map(|part| [*part; 2]).collect();
         }
-        let mut halves = [Part::new(lines, depth + 1), Part::new(lines, depth + 1)];
-        for user in part.users() {
-            let hash = self.hasher.hash_one(user.id);
-            halves[prefix(hash, depth + 1) % 2].insert(hash, *user);
-        }
+        let upper = part.split(|id| self.hasher.hash_one(id));
         // The prefixes that lead to the part are neighbours; the next bit is set in the upper half.
         let prefixes = 1 << (self.depth - depth);
         let first = prefix(hash, self.depth) / prefixes * prefixes;
         let added = u32::try_from(self.parts.len())
             .unwrap_or_else(|_| unreachable!("four thousand million parts fit no memory"));
         self.directory[first + prefixes / 2..first + prefixes].fill(added);
-        let [low, high] = halves;
-        self.parts[index as usize] = low;
-        self.parts.push(high);
+        self.parts.push(upper);
     }
 }
 
 impl Part {
     fn new(lines: usize, depth: u32) -> Self {
-        Self { lines: vec![Line::default(); lines].into(), count: 0, depth }
+        let count_max = u32::try_from(users_max(lines)).unwrap_or(u32::MAX);
+        Self { lines: vec![Line::default(); lines].into(), count: 0, count_max, depth }
     }
 
     /// The line and the entry of `id`, or those of the vacancy where it would come: there is
     /// always one, for a part is never full.
     #[inline]
-    fn find(&self, hash: u64, id: UserId) -> (u32, u8) {
+    fn find(&self, hash: u64, id: UserId) -> (u32, u8, Option<&User>) {
         let mut line = self.home(hash);
         loop {
-            let is_it = |user: &Option<User>| user.is_none_or(|user| user.id == id);
-            if let Some(entry) = self.lines[line].0.iter().position(is_it) {
-                #[expect(clippy::cast_possible_truncation, reason = "a part is small")]
-                return (line as u32, entry as u8);
+            for (entry, user) in (0..).zip(&self.lines[line].0) {
+                let user = user.as_ref();
+                if user.is_none_or(|user| user.id == id) {
+                    #[expect(clippy::cast_possible_truncation, reason = "a part is small")]
+                    return (line as u32, entry, user);
+                }
             }
             line = self.after(line);
         }
+    }
+
+    /// Takes out those whose hash has the next bit set, as a part of their own. The others move up
+    /// where they stay: half of the memory, and half of the new lines, of two fresh halves.
+    fn split(&mut self, hash_of: impl Fn(UserId) -> u64) -> Self {
+        let lines = self.lines.len();
+        self.depth += 1;
+        self.count = 0;
+        let mut upper = Self::new(lines, self.depth);
+        // Nobody went past a line with a vacancy, so behind it everybody has a home that was looked
+        // at before, and comes to stand there or before where it stood.
+        let has_vacancy = |line: &Line| line.0[LINE_USERS - 1].is_none();
+        let first = self.lines.iter().position(has_vacancy);
+        let mut line = first.unwrap_or_else(|| unreachable!("a part is never full"));
+        for _ in 0..lines {
+            line = self.after(line);
+            for user in std::mem::take(&mut self.lines[line]).0.into_iter().flatten() {
+                let hash = hash_of(user.id);
+                let is_upper = prefix(hash, self.depth) % 2 == 1;
+                let half = if is_upper { &mut upper } else { &mut *self };
+                half.insert(hash, user);
+            }
+        }
+        upper
     }
 
     /// Adds a user that is not there.
@@ -284,8 +314,8 @@ mod tests {
         assert!(table.find(user(count + 1)).1.is_none());
         assert!(table.parts.len() > 40);
         for part in &table.parts {
-            assert_eq!(part.count, part.users().count());
-            assert!(part.count <= PART_USERS_MAX);
+            assert_eq!(part.count as usize, part.users().count());
+            assert!(part.count as usize <= PART_USERS_MAX);
         }
     }
 
@@ -303,7 +333,7 @@ mod tests {
         let mut table = UserTable::new(FixedState::with_seed(7));
         (1..=PART_USERS_MAX as u64).for_each(|id| add_unit(&mut table, id));
         let part = &table.parts[0];
-        assert_eq!((table.parts.len(), part.count), (1, PART_USERS_MAX));
+        assert_eq!((table.parts.len(), part.count as usize), (1, PART_USERS_MAX));
         let strangers = PART_USERS_MAX as u64 + 1..=2 * PART_USERS_MAX as u64;
         let lines = |id| {
             let (place, _) = table.find(user(id));

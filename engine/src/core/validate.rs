@@ -122,7 +122,7 @@ pub(super) fn operator(actor: &Actor<'_>) -> Result<(), Refusal> {
 }
 
 /// What a purchase costs.
-pub(super) const fn amount(price: u64, quantity: u32) -> Result<(), Refusal> {
+pub(crate) const fn amount(price: u64, quantity: u32) -> Result<(), Refusal> {
     let holds = match price.checked_mul(quantity as u64) {
         Some(amount) => amount <= ID_MAX,
         None => false,

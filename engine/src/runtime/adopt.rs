@@ -160,6 +160,19 @@ impl Engine {
         directory.adopted_id(older).ok_or(Refusal::OrdinalsExhausted)
     }
 
+    /// The order number that a reservation brought along, where its id does not tell it. It never
+    /// changes: nothing is waited for.
+    pub fn brought_order_no(&self, id: ReservationId) -> Option<String> {
+        let activity = {
+            let directory = self.inner.directory.read();
+            let may_have_one = directory.has_adopted_orders();
+            may_have_one.then(|| directory.activity_of(id)).flatten()?
+        };
+        let shard = self.lock(self.shard_index(activity));
+        let adopted = shard.activity(activity)?.adopted_reservation(id)?;
+        Some(&*adopted.order_no).filter(|brought| !brought.is_empty()).map(str::to_owned)
+    }
+
     /// Takes over what else is known of an adopted activity or reservation: that a payment was
     /// opened, a callback received, a refund asked for, that no order could hold it; in none of
     /// these anything moves. And that units were restocked or decreased: so their keys stay used.

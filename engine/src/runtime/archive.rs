@@ -31,9 +31,27 @@ impl Engine {
         Some(ArchivedView { id, ordinal: tombstone.ordinal, end_ms: tombstone.end_ms })
     }
 
-    /// The archived activity whose reservation `id` is or was: SQL answers for it.
+    /// The archived activity whose reservation `id` is or was: SQL answers for it. `None` as well
+    /// for one that it had adopted.
     pub fn archived_with(&self, id: ReservationId) -> Option<ArchivedView> {
         self.archived(self.activity_of(id)?)
+    }
+
+    /// All activities that are archived, by id.
+    pub fn archived_activities(&self) -> Vec<ActivityId> {
+        let shards = 0..self.inner.log.format().shard_count;
+        let of_shard = |index| -> Vec<ActivityId> {
+            self.lock(index).tombstones().map(|(id, _)| id).collect()
+        };
+        let mut ids: Vec<ActivityId> = shards.flat_map(of_shard).collect();
+        ids.sort_unstable();
+        ids
+    }
+
+    /// Whether an activity was ever archived. Numbers of reservations that it had adopted lead
+    /// nowhere any more: SQL alone knows whose they are.
+    pub fn has_archived(&self) -> bool {
+        self.inner.directory.read().has_archived()
     }
 
     /// Has the timer archive from now on, once a minute: for who answers from SQL what is then

@@ -34,6 +34,8 @@ pub(crate) struct Directory {
     /// Ids under ordinal 0 that were given here, to what had none that could be kept: all above.
     /// They are given from 2^32 - 1 downwards, away from the older system's own.
     fresh_above: u32,
+    /// Whether an activity was ever archived.
+    has_archived: bool,
 }
 
 impl Default for Directory {
@@ -47,6 +49,7 @@ impl Default for Directory {
             adopted_olds: BTreeMap::new(),
             renumbered: BTreeSet::new(),
             fresh_above: u32::MAX,
+            has_archived: false,
         }
     }
 }
@@ -87,8 +90,21 @@ impl Directory {
         }
     }
 
+    /// Notes that `activity`, with `ordinal`, is archived; whether no other one has its ordinal.
+    pub(crate) fn insert_archived(&mut self, ordinal: Ordinal, activity: ActivityId) -> bool {
+        self.has_archived = true;
+        self.insert(ordinal, activity)
+    }
+
+    /// Whether an activity was ever archived: numbers that lead nowhere may be those of what it had
+    /// adopted.
+    pub(crate) const fn has_archived(&self) -> bool {
+        self.has_archived
+    }
+
     /// Forgets what `activity` adopted: it is archived.
     pub(crate) fn forget_adopted(&mut self, activity: ActivityId) {
+        self.has_archived = true;
         let (by_ordinal, adopted) = (&self.by_ordinal, &self.adopted);
         let is_its = |id: &ReservationId| {
             adopted.get(id).or_else(|| by_ordinal.get(&id.ordinal())) == Some(&activity)
@@ -157,6 +173,11 @@ impl Directory {
     pub(crate) fn activity_of(&self, id: ReservationId) -> Option<ActivityId> {
         let adopted = self.adopted.get(&id);
         adopted.or_else(|| self.by_ordinal.get(&id.ordinal())).copied()
+    }
+
+    /// Whether any reservation brought an order number along.
+    pub(crate) fn has_adopted_orders(&self) -> bool {
+        !self.adopted_orders.is_empty()
     }
 
     /// The reservation that was adopted with `order_no`.

@@ -43,11 +43,28 @@ impl OpenError {
         match self {
             Self::Log(error) => log_exit_code(error),
             Self::Thread(_) => 2,
+            Self::Read(wal::ReadError::NoEnd(error)) => log_exit_code(error),
             Self::Read(_) | Self::Sink(wal::SinkError::LogUnavailable(_)) => 4,
             Self::Sink(_) => 2,
             Self::Clock { .. } | Self::UnknownConstants => 3,
         }
     }
+
+    /// Whether bytes of the log are damaged, or contradict each other: what a check looks for. The
+    /// others say that it could not look.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            Self::Log(error) => log_is_damage(error),
+            Self::Read(wal::ReadError::NoEnd(error)) => log_is_damage(error),
+            Self::Read(error) => matches!(error, wal::ReadError::Damaged { .. }),
+            _ => false,
+        }
+    }
+}
+
+const fn log_is_damage(error: &wal::OpenError) -> bool {
+    use wal::OpenError::{NotOurs, Refused, Rejected};
+    matches!(error, Refused { .. } | NotOurs { .. } | Rejected { .. })
 }
 
 fn log_exit_code(error: &wal::OpenError) -> u8 {
@@ -88,10 +105,47 @@ pub(crate) enum ReplayError {
 
 /// What replay can check beyond a single event, for the tools.
 pub(crate) trait Witness {
+    /// Whether it looks at what it sees: where not, events need not be put together for it.
+    const LOOKS: bool = true;
+
     /// Sees every event, after it was applied.
     fn saw(&mut self, event: &Event<'_>);
 }
 
 impl Witness for () {
+    const LOOKS: bool = false;
+
     fn saw(&mut self, _event: &Event<'_>) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_bytes_that_can_be_read_and_are_wrong_are_damage() {
+        let path = || "log/0000000000000001.seg".to_owned();
+        let io = |kind: io::ErrorKind| wal::OpenError::Io {
+            op: "read",
+            path: path(),
+            source: kind.into(),
+        };
+        let too_new =
+            || wal::OpenError::TooNew { path: path(), format_version: 9, feature_incompat: 0 };
+        let not_ours = || wal::OpenError::NotOurs { path: path(), what: "its head is damaged" };
+        let read = |error| OpenError::Read(wal::ReadError::NoEnd(Box::new(error)));
+        let damaged = wal::ReadError::Damaged { path: path(), offset: 4096 };
+        for (error, code, is_damage) in [
+            (OpenError::from(io(io::ErrorKind::Other)), 4, false),
+            (OpenError::from(io(io::ErrorKind::PermissionDenied)), 2, false),
+            (OpenError::from(too_new()), 3, false),
+            (read(too_new()), 3, false),
+            (OpenError::UnknownConstants, 3, false),
+            (OpenError::from(not_ours()), 3, true),
+            (read(not_ours()), 3, true),
+            (OpenError::from(damaged), 4, true),
+        ] {
+            assert_eq!((error.exit_code(), error.is_damage()), (code, is_damage), "{error}");
+        }
+    }
 }

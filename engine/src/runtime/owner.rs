@@ -4,7 +4,7 @@
 //! |----:|-----:|------------------|-----------------------------------------------------|
 //! |   0 |   16 | request_hash_key | keys the hash under which request ids are kept      |
 //! |  16 |    2 | order_prefix     | 1..=999                                             |
-//! |  18 |    1 | node_bits        | top bits of an ordinal that are the node's number   |
+//! |  18 |    1 | node_bits        | 0: a version with several nodes gives it a meaning  |
 //! |  19 |   45 | reserved         | 0                                                   |
 
 use wal::OWNER_BYTES;

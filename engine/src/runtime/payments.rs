@@ -168,7 +168,8 @@ impl Engine {
         let &Callback { channel, payment_no, transaction, amount, paid, body, archived } = callback;
         let found = self.reservation_of_payment(payment_no);
         let place = found.and_then(|(id, _)| Some((self.activity_of(id)?, id)));
-        let Some((activity, reservation)) = place else {
+        let of_archived = archived.map(|known| (known.activity, known.reservation));
+        let Some((activity, reservation)) = place.or(of_archived) else {
             return self.record_unknown(callback);
         };
         let refund_no = self.refund_no(channel, transaction);

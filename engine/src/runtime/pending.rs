@@ -6,6 +6,8 @@
 
 use wal::{Log, LogUnavailable, Ticket};
 
+use crate::planted::{self, Bug};
+
 /// An answer and the record it rests on.
 #[must_use = "the answer is not told before it is waited for"]
 pub struct Pending<T> {
@@ -16,7 +18,15 @@ pub struct Pending<T> {
 
 impl<T> Pending<T> {
     pub(crate) fn new(value: T, log: &Log, ticket: Ticket) -> Self {
-        Self { value, log: log.clone(), ticket }
+        Self { value, log: log.clone(), ticket }.held_unless(Bug::AnsweredBeforeDurable)
+    }
+
+    /// Held as it is, but for who has this fault: then by nothing.
+    pub(crate) fn held_unless(mut self, bug: Bug) -> Self {
+        if planted::has(bug) {
+            self.ticket.shard_seq = 0;
+        }
+        self
     }
 
     /// The answer, once durable.

@@ -11,7 +11,9 @@ use crate::core::decide::{self, reserve};
 use crate::core::event::Front;
 use crate::core::ids::{ActivityId, ReservationId, UserId};
 use crate::core::shard::Shard;
-use crate::core::till::Till;
+use crate::core::till::{Sold, Till};
+use crate::core::validate;
+use crate::planted::Bug;
 
 /// A purchase that was accepted, now or before.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -89,7 +91,10 @@ impl Engine {
         let purchase = match room {
             Err(Busy::LogUnavailable) => return Err(Busy::LogUnavailable),
             Ok(mut batch) if !stopped => {
-                buy(&mut shard.till(activity, at_ms), &mut batch, &command)
+                let guard = AbortOnPanic;
+                let answer = buy(&guard, &mut shard.till(activity, at_ms), &mut batch, &command);
+                guard.over();
+                answer
             }
             // Too much in flight stops new purchases alone, as the kill switch does: the others
             // need no room.
@@ -100,7 +105,17 @@ impl Engine {
             BatchAnswer::Replayed(id) => self.told(index, &shard, activity, id, true),
             BatchAnswer::Refused(refusal) => Err(refused(&shard, activity, refusal)),
         };
-        Ok(self.pending(index, &shard, told))
+        let is_refused = told.is_err();
+        let pending = self.pending(index, &shard, told);
+        Ok(if is_refused { pending.held_unless(Bug::RefusedBeforeDurable) } else { pending })
+    }
+
+    /// Whether no purchase of `quantity` units of `activity` can be: its price is beyond what an
+    /// amount may be. Of an activity that is not live nothing is known.
+    pub fn is_beyond_amounts(&self, activity: ActivityId, quantity: u32) -> bool {
+        let shard = self.lock(self.shard_index(activity));
+        let price = shard.activity(activity).map(|it| it.terms().price);
+        price.is_some_and(|price| validate::amount(price, quantity).is_err())
     }
 
     /// The purchase that `request_id` made, if it made one: what a server asks before it asks its
@@ -190,17 +205,19 @@ impl Engine {
             drop(till);
             return Ok(self.pending(index, &shard, answers));
         }
+        let guard = AbortOnPanic;
         let mut till = shard.till(activity, at_ms);
         for (requests, hashes) in requests.chunks(FETCHED).zip(hashes.chunks(FETCHED)) {
             till.fetch(requests.iter().map(|request| request.user));
             for (request, request_hash) in requests.iter().zip(hashes.iter().copied()) {
                 let &BatchRequest { user, request_id, quantity } = request;
                 let command = Reserve { user, request_id, request_hash, quantity, front };
-                let answer = buy(&mut till, &mut batch, &command);
+                let answer = buy(&guard, &mut till, &mut batch, &command);
                 answers.push(tell(answer, &till));
             }
         }
         drop(till);
+        guard.over();
         drop(batch);
         Ok(self.pending(index, &shard, answers))
     }
@@ -220,24 +237,23 @@ impl Engine {
     }
 }
 
-/// Decides a purchase; makes an accepted one so and appends its event, in one piece.
-///
-/// # Panics
-/// Never: what would panic here aborts the process.
+/// Decides a purchase; makes an accepted one so and appends its event, in one piece. The caller
+/// holds a guard that ends the process on a panic.
 #[inline]
-fn buy(till: &mut Till<'_>, batch: &mut Batch<'_>, command: &Reserve<'_>) -> BatchAnswer {
-    let _guard = AbortOnPanic;
-    match till.reserve(command) {
-        decide::Purchase::Accepted(id, event) => {
-            batch.command(PURCHASE_ROOM);
-            let seq = batch.append((codec::kind(&event.body), codec::FORMAT_VERSION), |out| {
-                codec::encode(&event, out)
-            });
-            assert_eq!(seq, till.applied_seq(), "the log's order is the shard's");
-            BatchAnswer::Reserved(id)
-        }
-        decide::Purchase::Replayed(id) => BatchAnswer::Replayed(id),
-        decide::Purchase::Refused(refusal) => BatchAnswer::Refused(refusal),
+fn buy(
+    _guard: &AbortOnPanic,
+    till: &mut Till<'_>,
+    batch: &mut Batch<'_>,
+    command: &Reserve<'_>,
+) -> BatchAnswer {
+    let sold = till.sell(command, |purchase| {
+        batch.command(PURCHASE_ROOM);
+        batch.append_parts(codec::PURCHASE_KIND, &purchase.head(), purchase.request_id)
+    });
+    match sold {
+        Ok(Sold::Now(id)) => BatchAnswer::Reserved(id),
+        Ok(Sold::Before(id)) => BatchAnswer::Replayed(id),
+        Err(refusal) => BatchAnswer::Refused(refusal),
     }
 }
 

@@ -50,7 +50,8 @@ impl Engine {
     /// # Errors
     /// [`Busy`]: nothing was decided.
     pub fn refund_request(&self, request: &RequestRefund<'_>) -> Answered {
-        let Some(activity) = self.activity_of(request.reservation) else {
+        let of_archived = request.archived.map(|order| order.activity);
+        let Some(activity) = self.activity_of(request.reservation).or(of_archived) else {
             return self.refused(0, Refusal::UnknownReservation);
         };
         let command = Command::RequestRefund(*request);

@@ -1,28 +1,22 @@
 //! From records to state: the same `apply` that made them.
 
-use wal::{CONTROL_SHARD, RECORDS_AHEAD, Record, Records, Replaying};
+use wal::{CONTROL_SHARD, Lsn, Record, Rejection, Replaying};
 
 use super::controls::note_floor;
 use super::directory::{Directory, shard_of};
 use super::error::{ReplayError, Witness};
 use super::owner::Owner;
 use crate::core::apply::apply;
-use crate::core::codec;
+use crate::core::codec::{self, Purchase};
 use crate::core::control::Control;
 use crate::core::event::Body;
 use crate::core::request::RequestHasher;
 use crate::core::shard::{Shard, ShardSeed};
+use crate::planted::{self, Bug};
 
 impl<W: Witness> Replaying for Replayed<W> {
-    fn look_ahead(&mut self, records: Records<'_>) {
-        self.fetch(records);
-    }
-
-    fn take(
-        &mut self,
-        record: &Record<'_>,
-    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        Ok(self.take(record)?)
+    fn take(&mut self, records: &[Record<'_>]) -> Result<(), Rejection> {
+        self.take_all(records).map_err(|(lsn, why)| Rejection { lsn, why: why.into() })
     }
 }
 
@@ -56,7 +50,8 @@ impl<W: Witness> Replayed<W> {
 
     /// Takes the next record.
     pub(crate) fn take(&mut self, record: &Record<'_>) -> Result<(), ReplayError> {
-        let event = codec::decode(record.kind, record.kind_version, record.body)?;
+        let mut event = codec::decode(record.kind, record.kind_version, record.body)?;
+        event.at_ms += u64::from(planted::has(Bug::ReplayedAtAnotherTime));
         let expected = match codec::activity(&event.body) {
             Some(activity) => shard_of(activity, self.shard_count()),
             None => CONTROL_SHARD,
@@ -76,18 +71,56 @@ impl<W: Witness> Replayed<W> {
         Ok(())
     }
 
-    /// Has what is known of the next buyers fetched from memory side by side: of one activity
-    /// alone, which in a rush is all of them.
-    fn fetch(&self, records: Records<'_>) {
-        let buyers = records.take(RECORDS_AHEAD).map_while(Result::ok).filter_map(|record| {
-            let (activity, user) = codec::buyer(record.kind, record.kind_version, record.body)?;
-            Some((record.shard, activity, user))
-        });
-        let Some((shard, activity, _)) = buyers.clone().next() else { return };
-        if let Some(shard) = self.shards.get(usize::from(shard)) {
-            let users = buyers.filter(|(_, of, _)| *of == activity).map(|(.., user)| user);
-            shard.fetch(activity, users);
+    /// Takes the next records: purchases of one activity, in a rush nearly all of them, together.
+    pub(crate) fn take_all(&mut self, records: &[Record<'_>]) -> Result<(), (Lsn, ReplayError)> {
+        let mut left = records;
+        while let Some((first, others)) = left.split_first() {
+            let rejected = |why| (first.lsn, why);
+            left = match self.take_purchases(left)? {
+                0 => {
+                    self.take(first).map_err(rejected)?;
+                    others
+                }
+                taken => left.get(taken..).unwrap_or_default(),
+            };
         }
+        Ok(())
+    }
+
+    /// Takes those records at the front that are purchases of one activity and in order by
+    /// themselves. Tells how many.
+    fn take_purchases(&mut self, records: &[Record<'_>]) -> Result<usize, (Lsn, ReplayError)> {
+        if W::LOOKS {
+            return Ok(0);
+        }
+        let Some((first, one)) = records.first().and_then(|record| Some((record, read(record)?)))
+        else {
+            return Ok(0);
+        };
+        let activity = one.activity;
+        if first.shard != shard_of(activity, self.shard_count()) {
+            return Ok(0);
+        }
+        let Some(shard) = self.shards.get_mut(usize::from(first.shard)) else { return Ok(0) };
+        let requests = *shard.requests();
+        let mut till = shard.till(activity, one.at_ms);
+        if !till.is_open() {
+            return Ok(0);
+        }
+        let purchases = records.iter().map_while(|record| {
+            let purchase = read(record)?;
+            (record.shard == first.shard && purchase.activity == activity).then_some(purchase)
+        });
+        let purchases: Vec<_> = purchases.collect();
+        till.fetch(purchases.iter().map(|purchase| purchase.user));
+        for (record, purchase) in records.iter().zip(&purchases) {
+            let request_hash = requests.hash_bytes(purchase.request_id);
+            let taken = till.replay(purchase, record.shard_seq, request_hash);
+            taken.map_err(|why| (record.lsn, why.into()))?;
+            self.last_ms = self.last_ms.max(purchase.at_ms);
+        }
+        self.records += purchases.len() as u64;
+        Ok(purchases.len())
     }
 
     /// What activities cannot know of each other.
@@ -125,7 +158,7 @@ impl<W: Witness> Replayed<W> {
             }
         }
         for (id, tombstone) in shard.tombstones() {
-            self.directory.insert(tombstone.ordinal, id);
+            self.directory.insert_archived(tombstone.ordinal, id);
         }
         if let Some(place) = self.shards.get_mut(usize::from(index)) {
             *place = shard;
@@ -144,4 +177,9 @@ impl<W: Witness> Replayed<W> {
     fn shard_count(&self) -> u16 {
         u16::try_from(self.shards.len()).unwrap_or(CONTROL_SHARD)
     }
+}
+
+/// A record's purchase, where it is one and in order by itself.
+fn read<'a>(record: &Record<'a>) -> Option<Purchase<'a>> {
+    Purchase::read(record.kind, record.kind_version, record.body)
 }

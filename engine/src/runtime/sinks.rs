@@ -12,13 +12,15 @@ use crate::core::codec;
 use crate::core::control::Control;
 use crate::core::event::{Body, Event, ShardMarks};
 use crate::core::ids::ActivityId;
+use crate::planted::{self, Bug};
 
 /// The sink that makes orders.
 pub const ORDERS_SINK: &str = "sql";
 
-/// Under this name the log is kept for an orders database that came back older than it was, or
-/// empty: the sink's own place has long passed what that one still needs.
-const ORDERS_BEHIND: &str = "sql-behind";
+/// Under one of these names the log is kept for an orders database that came back older than it
+/// was, or empty: the sink's own place has long passed what that one still needs. Both are there
+/// only while one takes over from the other.
+const ORDERS_BEHIND: [&str; 2] = ["sql-behind", "sql-behind-2"];
 
 type Listener = Box<dyn Fn() + Send + Sync>;
 
@@ -46,7 +48,8 @@ impl Ordered {
     fn publish(&self, marks: &[(u16, u64)]) {
         for (shard, seq) in marks {
             if let Some(mark) = self.seqs.get(usize::from(*shard)) {
-                mark.fetch_max(*seq, Ordering::AcqRel);
+                let more = u64::from(planted::has(Bug::OrderedAheadOfSql));
+                mark.fetch_max(*seq + more, Ordering::AcqRel);
             }
         }
         for listener in self.listeners.read().iter() {
@@ -113,20 +116,33 @@ impl Engine {
     /// # Errors
     /// [`SinkError`]: the log is kept as before.
     pub fn keep_for_orders(&self, lsn: Lsn) -> Result<(), SinkError> {
-        let sinks = self.inner.log.sinks();
-        let is_ahead = |sink: &SinkState| sink.name == ORDERS_BEHIND && sink.confirmed_lsn > lsn;
-        if sinks.iter().any(is_ahead) {
-            // A sink's place only grows: one that is to stand further back begins anew.
-            self.inner.log.drop_sink(ORDERS_BEHIND)?;
-        }
-        self.inner.log.register_sink(ORDERS_BEHIND, SinkClass::MustDeliver)?;
-        self.inner.log.sink_confirmed(ORDERS_BEHIND, lsn);
-        Ok(())
+        let log = &self.inner.log;
+        let sinks = log.sinks();
+        let place = |name: &str| sinks.iter().find(|it| it.name == name).map(|it| it.confirmed_lsn);
+        let first = |fits: &dyn Fn(Option<Lsn>) -> bool| {
+            ORDERS_BEHIND.into_iter().find(|name| fits(place(name)))
+        };
+        // A sink's place only grows: for one further back the name that is free is taken, and the
+        // other one dropped after, so that what it kept is kept at every instant.
+        let keeps = first(&|at| at.is_some_and(|at| at <= lsn)).or(first(&|at| at.is_none()));
+        let [one, other] = ORDERS_BEHIND;
+        let keeps = match keeps {
+            Some(keeps) => keeps,
+            // A crash left both, and both stand further on: neither keeps what is wanted.
+            None => {
+                log.drop_sink(one)?;
+                one
+            }
+        };
+        log.register_sink(keeps, SinkClass::MustDeliver)?;
+        log.sink_confirmed(keeps, lsn);
+        let ends = if keeps == one { other } else { one };
+        if place(ends).is_some() { log.drop_sink(ends) } else { Ok(()) }
     }
 
     /// Whether the orders database is not yet where it was told to be before.
     pub(crate) fn orders_are_behind(&self) -> bool {
-        self.inner.log.sinks().iter().any(|sink| sink.name == ORDERS_BEHIND)
+        self.inner.log.sinks().iter().any(|sink| ORDERS_BEHIND.contains(&sink.name.as_str()))
     }
 
     /// Ends what [`Engine::keep_for_orders`] began: the orders database is where it was before.
@@ -134,10 +150,9 @@ impl Engine {
     /// # Errors
     /// [`SinkError`]: the log is still kept.
     pub fn orders_caught_up(&self) -> Result<(), SinkError> {
-        match self.orders_are_behind() {
-            true => self.inner.log.drop_sink(ORDERS_BEHIND),
-            false => Ok(()),
-        }
+        let sinks = self.inner.log.sinks();
+        let kept = ORDERS_BEHIND.iter().filter(|name| sinks.iter().any(|it| it.name == **name));
+        kept.copied().try_for_each(|name| self.inner.log.drop_sink(name))
     }
 
     /// Forgets a sink: the log is no longer kept for it.

@@ -86,12 +86,16 @@ impl Engine {
         }
         self.publish_controls();
         let serving_since_ms = self.inner.serving_since_ms.load(Ordering::Acquire);
-        if serving_since_ms == u64::MAX || self.timers_held() {
+        if serving_since_ms == u64::MAX {
             return;
         }
+        // Time-outs wait for an operator after a restore; what opens and what is over does not.
+        let held = self.timers_held();
         let mut in_flight = VecDeque::with_capacity(HOLDS_IN_FLIGHT_MAX + 1);
         for index in 0..self.inner.log.format().shard_count {
-            self.expire_shard(index, serving_since_ms, &mut in_flight);
+            if !held {
+                self.expire_shard(index, serving_since_ms, &mut in_flight);
+            }
             if tick.is_multiple_of(PUBLISH_TICKS) {
                 self.publish_due(index);
             }

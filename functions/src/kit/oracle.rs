@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use engine::core::apply::apply;
+use engine::core::codec;
 use engine::core::command::{Answer, Command, Refusal, Reserve};
 use engine::core::decide::{Outcome, decide};
 use engine::core::event::{
@@ -47,6 +48,8 @@ pub struct Oracle {
     next_ordinal: u32,
     /// The time of a call that brings none.
     now_ms: u64,
+    /// What has happened and nobody has taken, each event's kind and bytes.
+    happened: Vec<(u8, Vec<u8>)>,
 }
 
 /// An argument is outside its bounds, or the call cannot be and has no code for why.
@@ -62,7 +65,13 @@ enum Done {
 impl Oracle {
     pub fn new(prefix: OrderPrefix, now_ms: u64) -> Self {
         let seed = ShardSeed { table_seed: 1, requests: RequestHasher::new(&[7; 16]) };
-        Self { shard: Shard::new(seed), prefix, next_ordinal: 1, now_ms }
+        let (shard, happened) = (Shard::new(seed), Vec::new());
+        Self { shard, prefix, next_ordinal: 1, now_ms, happened }
+    }
+
+    /// The events since the last time, in order, as a log holds them: kind and bytes.
+    pub fn take_events(&mut self) -> Vec<(u8, Vec<u8>)> {
+        std::mem::take(&mut self.happened)
     }
 
     pub fn call(&mut self, call: &Call) -> Reply {
@@ -212,6 +221,9 @@ impl Oracle {
         for event in events.iter() {
             let shard_seq = self.shard.applied_seq() + 1;
             apply(&mut self.shard, event, shard_seq).unwrap();
+            let mut bytes = Vec::new();
+            codec::encode(event, &mut bytes);
+            self.happened.push((codec::kind(&event.body), bytes));
             if let Body::Reserved { reservation, .. } = event.body {
                 made = Some(reservation);
             }

@@ -80,6 +80,7 @@ fn the_library_answers_as_the_engine_and_leaves_the_keys_of_its_state() {
         run_one(&mut server, seeds.draw(), &mut seen);
     }
     println!("{seen:#?}");
+    crate::counts::note("differential", &[("calls", seen["calls"])]);
     if calls >= CALLS_TO_MEET_ALL {
         for name in MUST_BE_SEEN {
             assert!(seen.contains_key(*name), "no history met {name}");

@@ -12,4 +12,6 @@
 mod claims_calls;
 mod claims_input;
 mod claims_keys;
+#[path = "../../../sim/src/counts.rs"]
+mod counts;
 mod differential;

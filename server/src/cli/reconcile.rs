@@ -42,7 +42,23 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     // A reader that went away has seen what it wanted; the exit code still tells.
     let _ = show(&report, &mut std::io::stdout());
     let left = count("differences").saturating_sub(count("repaired"));
-    ExitCode::from(if left == 0 { EXIT_OK } else { EXIT_DIFFERENCES })
+    let uncompared = uncompared(&report);
+    for (side, why) in &uncompared {
+        eprintln!("sluice reconcile: {side} could not be compared: {why}");
+    }
+    ExitCode::from(match (left, uncompared.len()) {
+        (0, 0) => EXIT_OK,
+        // Nothing is known to differ, nor that nothing does: as if nobody could be asked.
+        (0, _) => EXIT_USAGE,
+        _ => EXIT_DIFFERENCES,
+    })
+}
+
+/// Sides that were not compared to their end, and why.
+fn uncompared(report: &Value) -> Vec<(&str, &str)> {
+    let sides = report.get("uncompared").and_then(Value::as_array);
+    let sides = sides.into_iter().flatten();
+    sides.filter_map(|it| Some((it.get("side")?.as_str()?, it.get("why")?.as_str()?))).collect()
 }
 
 fn show(report: &Value, out: &mut impl std::io::Write) -> std::io::Result<()> {

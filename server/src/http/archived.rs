@@ -33,9 +33,33 @@ pub(super) async fn activity(app: &App, id: ActivityId) -> Result<ActivityRow, P
     row.ok_or(Code::ActivityNotFound.into())
 }
 
+/// Those of `ids`, which are archived, that SQL has, by id. `None` where it does not answer: a list
+/// is worth having without them.
+pub(super) async fn activities(app: &App, ids: &[ActivityId]) -> Option<Vec<ActivityRow>> {
+    if ids.is_empty() {
+        return Some(Vec::new());
+    }
+    asked(app, app.orders.queries.activities(ids)).await.ok()
+}
+
 /// What `user` has bought of an archived activity and not given back.
 pub(super) async fn held(app: &App, id: ActivityId, user: UserId) -> Result<u64, Problem> {
     asked(app, app.orders.queries.held(id, user)).await
+}
+
+/// The purchase `id`, where its activity is archived. One that was taken over from elsewhere is
+/// forgotten with its activity: whose it is, its row says.
+pub(super) async fn reservation(app: &App, id: ReservationId) -> Result<ReservationRow, Problem> {
+    let may_be_archived = match app.engine.activity_of(id) {
+        Some(activity) => app.engine.archived(activity).is_some(),
+        None => app.engine.has_archived(),
+    };
+    let missing = || Problem::from(Code::PurchaseNotFound);
+    if !may_be_archived {
+        return Err(missing());
+    }
+    let row = asked(app, app.orders.queries.reservation(id)).await?;
+    row.filter(|row| is_archived(app, row)).ok_or_else(missing)
 }
 
 /// The caller's purchase `id`, where its activity is archived.
@@ -44,11 +68,46 @@ pub(super) async fn purchase(
     id: ReservationId,
     caller: Caller,
 ) -> Result<ReservationRow, Problem> {
-    if app.engine.archived_with(id).is_none() {
-        return Err(Code::PurchaseNotFound.into());
+    let row = reservation(app, id).await?;
+    Some(row).filter(|row| is_of(row, caller)).ok_or(Code::PurchaseNotFound.into())
+}
+
+/// The purchase behind an order number, where its activity is archived.
+pub(super) async fn purchase_of_order(
+    app: &App,
+    order_no: &str,
+) -> Result<Option<ReservationRow>, Problem> {
+    let known = app.engine.reservation_of_order(order_no).and_then(|id| app.engine.activity_of(id));
+    let may_be_archived = match known {
+        Some(activity) => app.engine.archived(activity).is_some(),
+        None => app.engine.has_archived(),
+    };
+    if !may_be_archived {
+        return Ok(None);
     }
-    let row = asked(app, app.orders.queries.reservation(id)).await?;
-    row.filter(|row| row.user_id == caller.user.get()).ok_or(Code::PurchaseNotFound.into())
+    let row = asked(app, app.orders.queries.reservation_of_order(order_no)).await?;
+    Ok(row.filter(|row| is_archived(app, row)))
+}
+
+/// The purchase behind a payment's number, where its activity is archived.
+pub(super) async fn purchase_of_payment(
+    app: &App,
+    payment_no: &str,
+) -> Result<Option<ReservationRow>, Problem> {
+    purchase_of_order(app, order_of(payment_no)).await
+}
+
+/// The order that a payment's number names: all but its last two digits.
+fn order_of(payment_no: &str) -> &str {
+    payment_no.get(..payment_no.len().saturating_sub(2)).unwrap_or_default()
+}
+
+fn is_archived(app: &App, row: &ReservationRow) -> bool {
+    ActivityId::new(row.activity_id).is_some_and(|id| app.engine.archived(id).is_some())
+}
+
+fn is_of(row: &ReservationRow, caller: Caller) -> bool {
+    row.user_id == caller.user.get()
 }
 
 /// The purchase that a request made of an activity that is archived, if there was one.
@@ -63,33 +122,25 @@ pub(super) async fn replay(
     asked(app, queries.reservation_of_request(activity, user, request_id, hash)).await
 }
 
-/// Why an order of an archived activity can't be paid or cancelled: `Ok` is that reason.
-pub(super) async fn order_over(
-    app: &App,
-    caller: Caller,
-    order_no: &str,
-) -> Result<Problem, Problem> {
-    let order = asked(app, app.orders.queries.order(caller.user, order_no)).await?;
-    Ok(match order {
-        None => Code::OrderNotFound.into(),
-        Some(order) if order.paid_ms.is_some() => Code::AlreadyPaid.into(),
-        Some(_) => Code::AlreadyRolledBack.into(),
-    })
+/// Why the caller's order, whose purchase is `row` and whose activity is archived, can't be paid or
+/// cancelled: nothing unpaid is archived.
+pub(super) fn order_over(caller: Caller, row: &ReservationRow) -> Problem {
+    match row.status.as_str() {
+        _ if !is_of(row, caller) => Code::OrderNotFound.into(),
+        "rolled_back" => Code::AlreadyRolledBack.into(),
+        _ => Code::AlreadyPaid.into(),
+    }
 }
 
-/// What a callback about an archived activity's payment rests on.
+/// What a callback rests on where only SQL knows its payment: the engine has nothing of it in
+/// memory. `None` where SQL knows nothing either.
 pub(super) async fn payment_facts(
     app: &App,
     callback: &Callback<'_>,
-) -> Result<PaymentFacts, Problem> {
+) -> Result<Option<PaymentFacts>, Problem> {
     let &Callback { payment_no, transaction, .. } = callback;
-    let end = payment_no.len().saturating_sub(2);
-    let order_no = payment_no.get(..end).unwrap_or_default();
-    // Without a row the projection has lost what the log had: that is for a person to see.
-    let missing = || Problem::from(Code::DatabaseUnavailable);
-    let id = app.engine.reservation_of_order(order_no).ok_or_else(missing)?;
-    let facts = asked(app, app.orders.queries.payment_facts(id, payment_no, transaction)).await?;
-    facts.ok_or_else(missing)
+    let Some(row) = purchase_of_payment(app, payment_no).await? else { return Ok(None) };
+    asked(app, app.orders.queries.payment_facts(&row, payment_no, transaction)).await.map(Some)
 }
 
 /// The payment of an archived activity's reservation.
@@ -115,14 +166,14 @@ pub(super) async fn show_payment(
     .map(IntoResponse::into_response)
 }
 
-/// Asks for the refund of an archived activity's order, which `payment_no` paid.
+/// Asks for the refund of an archived activity's order, whose purchase is `row` and which
+/// `payment_no` paid.
 pub(super) async fn refund(
     app: &App,
+    row: &ReservationRow,
     payment_no: &str,
     wanted: &RequestRefund<'_>,
 ) -> Result<Result<Refund, Refusal>, Problem> {
-    let row = asked(app, app.orders.queries.payment(payment_no)).await?;
-    let row = row.ok_or(Code::PaymentNotFound)?;
     let refunds = asked(app, app.orders.queries.refunds_of(&row.order_no)).await?;
     let settled = refunds.iter().find(|it| it.scope == "order" && it.status == "SETTLED");
     if let Some(settled) = settled {
@@ -134,7 +185,7 @@ pub(super) async fn refund(
             false => Err(Refusal::AlreadyRefunded),
         });
     }
-    let facts = asked(app, app.orders.queries.order_facts(payment_no)).await?;
+    let facts = asked(app, app.orders.queries.order_facts(row, payment_no)).await?;
     let facts = facts.ok_or(Code::NotPaid)?;
     let request = RequestRefund { archived: Some(facts.as_command()), ..*wanted };
     Ok(app.engine.refund_request(&request)?.durable().await?)

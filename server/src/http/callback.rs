@@ -9,6 +9,7 @@ use std::sync::Arc;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
+use bridge::sql::archived::PaymentFacts;
 use bytes::Bytes;
 use engine::core::command::Refusal;
 use engine::core::limits::CALLBACK_BYTES_MAX;
@@ -177,12 +178,14 @@ async fn record(
         body: bytes,
         archived: None,
     };
-    let recorded = app.engine.record_payment(&callback)?.durable().await?;
-    if recorded != Err(Refusal::Archived) {
-        return Ok(recorded?);
-    }
-    // The log has let go of it: SQL says what it was, and the log what comes of that.
+    // What the log has let go of, SQL knows: it says what it was, and the log what comes of that.
     let facts = archived::payment_facts(app, &callback).await?;
-    let callback = Callback { archived: Some(facts.as_command()), ..callback };
-    Ok(app.engine.record_payment(&callback)?.durable().await??)
+    let archived = facts.as_ref().map(PaymentFacts::as_command);
+    let recorded = app.engine.record_payment(&Callback { archived, ..callback })?.durable().await?;
+    Ok(recorded.map_err(|refusal| match refusal {
+        // Without a row the projection has lost what the log had, or it was archived only now: the
+        // provider says it again.
+        Refusal::Archived => Problem::from(Code::DatabaseUnavailable),
+        refusal => refusal.into(),
+    })?)
 }

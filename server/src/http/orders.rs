@@ -231,16 +231,15 @@ pub(super) async fn cancel(
     Segment(order_no): Segment,
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
-    let id = reservation(app, &order_no)?;
-    let (owner, reason) = (Some(caller.user), RestoreReason::Cancelled);
-    if app.engine.archived_with(id).is_some() {
-        let over = archived::order_over(app, caller, &order_no).await?;
+    if let Some(row) = archived::purchase_of_order(app, &order_no).await? {
+        let over = archived::order_over(caller, &row);
         if over.code != Code::AlreadyRolledBack {
             return Err(over);
         }
-        let row = archived::purchase(app, id, caller).await.map_err(by_order)?;
         return json(&PurchaseJson::from(&row)).map(IntoResponse::into_response);
     }
+    let id = reservation(app, &order_no)?;
+    let (owner, reason) = (Some(caller.user), RestoreReason::Cancelled);
     let restored = app.engine.restore(id, owner, reason, Actor::NONE)?;
     let view = restored.durable().await?.map_err(|refusal| by_order(refusal.into()))?;
     json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use engine::PaymentView;
 use engine::core::command::{Refusal, RequestRefund};
 use engine::core::event::Actor;
 use engine::core::ids::ReservationId;
 use engine::core::limits::{NAME_BYTES_MAX, NOTE_BYTES_MAX, REFUND_NO_BYTES_MAX};
 use engine::core::side::{PaymentStatus, RefundStatus};
-use engine::{Engine, PaymentView};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -145,11 +145,10 @@ pub(super) async fn open(
         return Err(Problem::invalid("channel is no way to pay here"));
     }
     let order_no = &body.order_no;
-    let id = app.engine.reservation_of_order(order_no).ok_or(Code::OrderNotFound)?;
-    if app.engine.archived_with(id).is_some() {
-        // Nothing unpaid is archived.
-        return Err(archived::order_over(app, caller, order_no).await?);
+    if let Some(row) = archived::purchase_of_order(app, order_no).await? {
+        return Err(archived::order_over(caller, &row));
     }
+    let id = app.engine.reservation_of_order(order_no).ok_or(Code::OrderNotFound)?;
     let ttl_ms = u64::try_from(app.payments.ttl.as_millis()).unwrap_or(u64::MAX);
     let opened = app.engine.open_payment(id, caller.user, channel, ttl_ms)?;
     let view = opened.durable().await?.map_err(|refusal| match refusal {
@@ -172,15 +171,8 @@ pub(super) async fn show(
         let view = view.ok_or(Code::PaymentNotFound)?;
         return json(&PaymentJson::from(&view)).map(IntoResponse::into_response);
     }
-    archived_reservation(&app.engine, &payment_no).ok_or(Code::PaymentNotFound)?;
+    archived::purchase_of_payment(app, &payment_no).await?.ok_or(Code::PaymentNotFound)?;
     archived::show_payment(app, &payment_no, may_see).await
-}
-
-/// The reservation behind a payment's number, where its activity is archived.
-fn archived_reservation(engine: &Engine, payment_no: &str) -> Option<ReservationId> {
-    let order_no = payment_no.get(..payment_no.len().checked_sub(2)?)?;
-    let id = engine.reservation_of_order(order_no)?;
-    engine.archived_with(id).map(|_| id)
 }
 
 /// How to give the money back.
@@ -236,8 +228,10 @@ pub(super) async fn refund(
     let refunded = match paid_by(app, &payment_no).await? {
         Some(id) => app.engine.refund_request(&wanted(id))?.durable().await?,
         None => {
-            let id = archived_reservation(&app.engine, &payment_no);
-            archived::refund(app, &payment_no, &wanted(id.ok_or(Code::PaymentNotFound)?)).await?
+            let row = archived::purchase_of_payment(app, &payment_no).await?;
+            let row = row.ok_or(Code::PaymentNotFound)?;
+            let id = ReservationId::new(row.id).ok_or(Code::PaymentNotFound)?;
+            archived::refund(app, &row, &payment_no, &wanted(id)).await?
         }
     };
     let refund = refunded.map_err(by_payment)?;

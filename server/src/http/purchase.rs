@@ -26,7 +26,7 @@ use super::input::{
 use super::openapi::{Api, Operation, Tag};
 use super::problem::{Code, Problem};
 use super::views::AcceptedJson;
-use crate::app::{App, Shared};
+use crate::app::Shared;
 use crate::gate::{Buyer, Reason};
 use crate::identity::Caller;
 use crate::listener::turn;
@@ -102,8 +102,12 @@ pub(super) fn routes() -> Api {
     )
 }
 
-/// What came of it: how it is counted, and the body of a 202.
-pub(super) type Bought = Result<(PurchaseOutcome, Vec<u8>), Problem>;
+/// What came of a purchase that was accepted, now or before: how it is counted, and the body of a
+/// 202.
+type Accepted = (PurchaseOutcome, Vec<u8>);
+
+/// What came of it.
+pub(super) type Bought = Result<Accepted, Problem>;
 
 /// Reserves units for the caller. The answer is sent once the reservation is on disk.
 pub(super) async fn purchase(
@@ -157,6 +161,13 @@ async fn decide(
     wanted: &Wanted,
 ) -> Bought {
     let (app, gate) = (shared.app()?, &shared.gate);
+    // The rest of its shape: one unit costs no more than an amount may be.
+    if wanted.quantity > 1
+        && let Ok(activity) = segment.activity()
+        && app.engine.is_beyond_amounts(activity, wanted.quantity)
+    {
+        return Err(Problem::invalid("price times quantity must be at most 2^53"));
+    }
     let now_ms = app.engine.now_ms();
     let device = client.device.as_deref();
     gate.refuse_listed(Some(caller.user), client.ip, device, now_ms)?;
@@ -170,9 +181,10 @@ async fn decide(
         )?;
         let decided = turn::durable(app, decided).await?;
         if decided.as_ref().is_err_and(|refused| refused.refusal == Refusal::Ended)
-            && let Some(known) = known_in_sql(app, segment, caller, wanted)
+            && let Some(known) = known_in_sql(shared, client, segment, caller, wanted)
+            && let Some(replayed) = known.await?
         {
-            return known.await;
+            return Ok(replayed);
         }
         return told(shared, client, decided);
     }
@@ -184,8 +196,10 @@ async fn decide(
     {
         return told(shared, client, turn::durable(app, known).await?);
     }
-    if let Some(known) = known_in_sql(app, segment, caller, wanted) {
-        return known.await;
+    if let Some(known) = known_in_sql(shared, client, segment, caller, wanted)
+        && let Some(replayed) = known.await?
+    {
+        return Ok(replayed);
     }
     if app.engine.is_stopped() {
         gate.counts.refused(Reason::Stopped, Some(caller.user), client.ip);
@@ -205,25 +219,29 @@ async fn decide(
     told(shared, client, turn::durable(app, decided).await?)
 }
 
-/// What is answered of an activity that has left the engine's memory; `None` where it has not.
+/// The purchase that the request made of an activity that has left the engine's memory, if it made
+/// one; `None` at once where it has not. What was never bought is answered as of any activity: the
+/// kill switch and the limits come first.
 ///
 /// Boxed: a query is a large future, and every purchase would carry the room for one along.
 fn known_in_sql<'a>(
-    app: &'a App,
+    shared: &'a Shared,
+    client: &'a Client,
     segment: &Segment,
     caller: Caller,
     wanted: &'a Wanted,
-) -> Option<Pin<Box<dyn Future<Output = Bought> + Send + 'a>>> {
+) -> Option<Pin<Box<dyn Future<Output = Result<Option<Accepted>, Problem>> + Send + 'a>>> {
+    let app = shared.app().ok()?;
     let activity = segment.activity().ok()?;
     app.engine.archived(activity)?;
     Some(Box::pin(async move {
-        match archived::replay(app, activity, caller.user, &wanted.request_id).await? {
-            None => Err(Code::Ended.into()),
-            Some(row) if row.quantity != u64::from(wanted.quantity) => {
-                Err(Code::RequestIdReused.into())
-            }
-            Some(row) => Ok((PurchaseOutcome::Replayed, accepted(&AcceptedJson::from(&row))?)),
+        let row = archived::replay(app, activity, caller.user, &wanted.request_id).await?;
+        let Some(row) = row else { return Ok(None) };
+        shared.gate.repeated(&client.peer, shared.http().replays_per_connection.0)?;
+        if row.quantity != u64::from(wanted.quantity) {
+            return Err(Code::RequestIdReused.into());
         }
+        Ok(Some((PurchaseOutcome::Replayed, accepted(&AcceptedJson::from(&row))?)))
     }))
 }
 

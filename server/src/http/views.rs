@@ -263,6 +263,11 @@ impl<'a> AdminActivityJson<'a> {
             publish_at: None,
         }
     }
+
+    /// The activity.
+    pub(super) const fn id(&self) -> u64 {
+        self.activity.id
+    }
 }
 
 fn state(state: DerivedState) -> &'static str {

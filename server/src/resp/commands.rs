@@ -1,24 +1,21 @@
 //! What a request asks for: one table of commands, and who may give them.
 
-use engine::core::event::{Actor, DeadLetterPolicy, Definition, LatePayment};
 use engine::core::ids::ActivityId;
-use engine::{ActivityView, Busy, Call, Engine};
+use engine::{Busy, Engine};
 
 use super::Port;
 use super::access::Class;
 use super::arguments::{self, Invalid};
+use super::calls::Request;
 use super::connection_commands as plain;
 use super::functions::{self, Function, Invocation};
 use super::gate;
-use super::keys::{self, Question};
+use super::keys;
 use super::render;
 use super::reply::Reply;
 use super::request::Words;
 use super::session::Session;
 use super::turn::{Answer, Turn};
-
-/// Time to pay in activities made by `sluice_warm`, which names none: as over HTTP.
-const PAYMENT_TTL_MS: u64 = 600_000;
 
 /// A command by its name.
 struct Command {
@@ -34,7 +31,7 @@ enum Run {
     /// `FCALL`, `FCALL_RO`
     Function { read_only: bool },
     /// Of compatibility keys.
-    Key(Question),
+    Key(keys::Question),
     /// `MGET`
     Keys,
     /// `EXISTS`
@@ -56,12 +53,12 @@ const COMMANDS: &[Command] = &[
     command("FCALL", (3, ANY), Run::Function { read_only: false }),
     command("FCALL_RO", (3, ANY), Run::Function { read_only: true }),
     command("WAITAOF", (4, 4), Run::Plain(plain::wait_aof)),
-    command("GET", (2, 2), Run::Key(Question::Get)),
+    command("GET", (2, 2), Run::Key(keys::Question::Get)),
     command("MGET", (2, ANY), Run::Keys),
     command("EXISTS", (2, ANY), Run::Exists),
-    command("TTL", (2, 2), Run::Key(Question::Ttl)),
-    command("PTTL", (2, 2), Run::Key(Question::Pttl)),
-    command("TYPE", (2, 2), Run::Key(Question::Type)),
+    command("TTL", (2, 2), Run::Key(keys::Question::Ttl)),
+    command("PTTL", (2, 2), Run::Key(keys::Question::Pttl)),
+    command("TYPE", (2, 2), Run::Key(keys::Question::Type)),
     command("PING", (1, 2), Run::Plain(plain::ping)),
     command("ECHO", (2, 2), Run::Plain(plain::echo)),
     command("SELECT", (2, 2), Run::Plain(plain::select)),
@@ -221,7 +218,9 @@ fn call(
         }
     };
     let answer = request.ask(engine, activity)?;
-    turn.hold(session.address(), answer);
+    // Looked at afterwards, as with purchases: of what is archived nothing was changed.
+    let archived = engine.archived(activity).and_then(|it| request.about_archived(it.id));
+    turn.hold(session.address(), archived.map_or(answer, Answer::Archived));
     Ok(())
 }
 
@@ -252,99 +251,12 @@ fn reserve(
     Ok(())
 }
 
-/// A call whose arguments have the right shape.
-enum Request<'a> {
-    Change { call: Call<'a>, codes: &'static functions::Codes },
-    Warm { actor: Actor<'a>, total: u32, definition: Definition<'a> },
-    Get(engine::core::ids::ReservationId),
-    Activity,
-}
-
-impl<'a> Request<'a> {
-    fn read(invocation: &Invocation<'a>, actor: &'a str) -> Result<Self, Invalid> {
-        let words = invocation.arguments;
-        let actor = Actor { name: actor, request_id: "" };
-        let change = |call, codes| Self::Change { call, codes };
-        let switch = |call| Self::Change { call, codes: &functions::SWITCH };
-        let operation = || {
-            let op = arguments::text(words.at(0), "op_id")?;
-            Ok::<_, Invalid>((op, arguments::units(words.at(1), "delta")?))
-        };
-        Ok(match invocation.signature.function {
-            Function::Reserve => unreachable!("a purchase goes by another way"),
-            Function::Confirm => {
-                let reservation = arguments::reservation(words.at(0))?;
-                let payment_no = arguments::text(words.at(1), "payment_no")?;
-                change(Call::Confirm { reservation, payment_no }, &functions::CONFIRM)
-            }
-            Function::Restore => {
-                let reservation = arguments::reservation(words.at(0))?;
-                change(Call::Restore { reservation }, &functions::RESTORE)
-            }
-            Function::Publish => switch(Call::Publish { actor }),
-            Function::Unpublish => switch(Call::Unpublish { actor }),
-            Function::Pause => switch(Call::Pause { actor }),
-            Function::Resume => switch(Call::Resume { actor }),
-            Function::Restock => {
-                let (op, quantity) = operation()?;
-                change(Call::Restock { actor, op, quantity }, &functions::CHANGE_TOTAL)
-            }
-            Function::Decrease => {
-                let (op, quantity) = operation()?;
-                change(Call::Decrease { actor, op, quantity }, &functions::CHANGE_TOTAL)
-            }
-            Function::Get => Self::Get(arguments::reservation(words.at(0))?),
-            Function::Activity => Self::Activity,
-            Function::Warm => {
-                let (total, definition) = definition(words)?;
-                Self::Warm { actor, total, definition }
-            }
-        })
-    }
-
-    fn ask(self, engine: &Engine, id: ActivityId) -> Result<Answer, Busy> {
-        Ok(match self {
-            Self::Change { call, codes } => {
-                Answer::Called { pending: engine.call(id, call)?, codes }
-            }
-            Self::Warm { actor, total, definition } => {
-                Answer::Made(engine.create(Some(id), actor, total, definition)?)
-            }
-            Self::Get(reservation) => {
-                Answer::Reservation(engine.look(id, |shard| shard.reservation(id, reservation))?)
-            }
-            Self::Activity => Answer::Activity(engine.look(id, |shard| {
-                shard.activity(id).map(|activity| ActivityView::live(id, activity))
-            })?),
-        })
-    }
-}
-
-fn definition(words: Words<'_>) -> Result<(u32, Definition<'static>), Invalid> {
-    let sku = arguments::sku(words.at(0))?;
-    let price = arguments::price(words.at(1))?;
-    let total = arguments::units(words.at(2), "total")?;
-    let definition = Definition {
-        sku,
-        title: "",
-        price,
-        per_user_limit: arguments::units(words.at(3), "limit")?,
-        start_ms: arguments::instant(words.at(4), "start_ms")?,
-        end_ms: arguments::instant(words.at(5), "end_ms")?,
-        payment_ttl_ms: PAYMENT_TTL_MS,
-        late_payment: LatePayment::ReinstateOrRefund,
-        dead_letter: DeadLetterPolicy::Rollback,
-        publish_at_ms: 0,
-    };
-    Ok((total, definition))
-}
-
 fn key(
     engine: Option<&Engine>,
     turn: &mut Turn,
     session: &Session,
     name: &[u8],
-    question: Question,
+    question: keys::Question,
 ) -> Result<(), Refusal> {
     let engine = engine.ok_or(Refusal::Recovering)?;
     turn.decide(engine);
@@ -368,7 +280,7 @@ fn mget(
     turn.write(session.address(), |reply| reply.array(names.len()));
     for name in names.iter() {
         // One that fails in between is an error in its place.
-        if let Err(error) = key(engine, turn, session, name, Question::Get) {
+        if let Err(error) = key(engine, turn, session, name, keys::Question::Get) {
             turn.write(session.address(), |reply| error.write(reply));
         }
     }

@@ -7,6 +7,7 @@
 use std::io;
 use std::time::Instant;
 
+use super::asked::Asked;
 use super::request::REQUEST_BYTES_MAX;
 use super::session::Session;
 use super::wire::Wire;
@@ -24,6 +25,8 @@ pub(super) struct Connection {
     pub(super) rest: Vec<u8>,
     /// To be sent.
     pub(super) output: Vec<u8>,
+    /// Answers that wait for SQL, from the first on; it is not read from meanwhile.
+    pub(super) asked: Option<Asked>,
     sent: usize,
     /// It waits in the loop's queue to be read.
     pub(super) is_queued: bool,
@@ -71,6 +74,7 @@ impl Connection {
             session,
             rest: Vec::new(),
             output: Vec::new(),
+            asked: None,
             sent: 0,
             is_queued: false,
             is_closing: false,
@@ -89,7 +93,8 @@ impl Connection {
 
     /// Bytes that it holds.
     pub(super) fn bytes(&self) -> usize {
-        self.output.len() + self.rest.len() + self.wire.bytes()
+        let asked = self.asked.as_ref().map_or(0, Asked::bytes);
+        self.output.len() + self.rest.len() + asked + self.wire.bytes()
     }
 
     /// Reads into `into`, which has room.
@@ -142,10 +147,11 @@ impl Connection {
         if self.request_due.is_some() { self.rest.len() } else { 0 }
     }
 
-    /// When it is to be closed, if nothing happens before. A peer that does not read is not read
-    /// from either: its request can't become whole.
+    /// When it is to be closed, if nothing happens before. A peer that does not read, or whose
+    /// answer waits for SQL, is not read from either: its request can't become whole.
     pub(super) fn due(&self) -> Option<Instant> {
-        if self.is_behind() { self.patience } else { self.patience.or(self.request_due) }
+        let is_read = !self.is_behind() && self.asked.is_none();
+        if is_read { self.patience.or(self.request_due) } else { self.patience }
     }
 
     /// Sends what the socket takes.

@@ -2,8 +2,9 @@
 
 use slab::Slab;
 
+use super::archived::Question;
 use super::connection::Connection;
-use super::turn::Outputs;
+use super::turn::{Address, Outputs};
 
 /// Outputs kept for connections that have something to send.
 const OUTPUTS_KEPT: usize = 1024;
@@ -19,11 +20,17 @@ pub(super) struct Connections {
     spare_outputs: Vec<Vec<u8>>,
     /// Those that got answers in this turn.
     pub(super) answered: Vec<usize>,
+    /// Those for which SQL is to be asked.
+    pub(super) asking: Vec<usize>,
 }
 
 impl Outputs for Connections {
     fn output(&mut self, connection: usize) -> &mut Vec<u8> {
-        let output = &mut self.slab[connection].output;
+        let connection_of = &mut self.slab[connection];
+        if let Some(asked) = &mut connection_of.asked {
+            return asked.rest();
+        }
+        let output = &mut connection_of.output;
         if output.is_empty() {
             self.answered.push(connection);
             if output.capacity() == 0 {
@@ -31,6 +38,14 @@ impl Outputs for Connections {
             }
         }
         output
+    }
+
+    fn ask(&mut self, to: Address, question: Question) {
+        let asked = &mut self.slab[to.connection].asked;
+        if asked.is_none() {
+            self.asking.push(to.connection);
+        }
+        asked.get_or_insert_default().question(question, to.protocol);
     }
 }
 

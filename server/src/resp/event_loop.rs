@@ -14,6 +14,7 @@
 //! A connection that ends says so first and reads away what still comes: closed at once, the
 //! kernel would reset it and take the last answer back.
 
+mod asking;
 mod tend;
 
 use std::collections::VecDeque;
@@ -31,6 +32,7 @@ use socket2::{SockRef, TcpKeepalive};
 use wal::AbortOnPanic;
 
 use super::Port;
+use super::asked::Inbox;
 use super::connection::{Connection, Sent};
 use super::connections::Connections;
 use super::pipeline::decide;
@@ -92,6 +94,8 @@ pub(super) struct EventLoop {
     input: Box<[u8]>,
     seal_at: Option<Instant>,
     ends_at: Option<Instant>,
+    /// Answers of SQL come back here.
+    inbox: Inbox,
 }
 
 impl EventLoop {
@@ -102,9 +106,9 @@ impl EventLoop {
     pub(super) fn new(
         port: Arc<Port>,
         listener: std::net::TcpListener,
-    ) -> io::Result<(Self, Waker)> {
+    ) -> io::Result<(Self, Arc<Waker>)> {
         let poll = Poll::new()?;
-        let waker = Waker::new(poll.registry(), WAKER)?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let mut listener = TcpListener::from_std(listener);
         poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let event_loop = Self {
@@ -123,6 +127,7 @@ impl EventLoop {
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             seal_at: None,
             ends_at: None,
+            inbox: Inbox::new(Arc::clone(&waker)),
         };
         Ok((event_loop, waker))
     }
@@ -144,6 +149,7 @@ impl EventLoop {
             for event in &events {
                 self.note(event);
             }
+            self.hear_answers();
             self.accept();
             if self.ends_at.is_none() && self.port.is_stopping.load(Ordering::Acquire) {
                 self.begin_end();
@@ -267,6 +273,7 @@ impl EventLoop {
             self.turn.finish(self.engine.as_ref(), &mut self.connections, |it| port.count(it));
             self.seal_at = self.engine.as_ref().map(|_| Instant::now() + SEAL_AFTER);
         }
+        self.ask();
         let mut answered = std::mem::take(&mut self.connections.answered);
         for index in answered.drain(..) {
             self.send(index);
@@ -279,7 +286,7 @@ impl EventLoop {
         let Some(connection) = self.connections.slab.get_mut(index) else { return };
         connection.is_queued = false;
         // A peer that does not read is not read: when it does, it is queued again.
-        if connection.is_behind() {
+        if connection.is_behind() || connection.asked.is_some() {
             return;
         }
         let was_shaking_hands = connection.wire.is_shaking_hands();
@@ -320,6 +327,10 @@ impl EventLoop {
             Sent::Part => return self.stand_still(index),
         }
         let output = std::mem::take(&mut connection.output);
+        if connection.asked.is_some() {
+            // More is to come, whatever else is said of it.
+            return self.connections.give_back(output);
+        }
         let is_over = connection.is_over;
         let takes_leave = connection.session.is_ending && !connection.is_lingering;
         let is_idle = self.ends_at.is_some() && !connection.is_queued;

@@ -176,16 +176,23 @@ pub(super) const RESERVED: i64 = 1;
 /// The same request made the reservation before.
 pub(super) const REPLAYED: i64 = 2;
 
+/// Out of the activity's window.
+pub(super) const ENDED: i64 = -1;
+/// New purchases are stopped.
+pub(super) const PAUSED: i64 = -4;
+/// The request id made another purchase.
+pub(super) const REUSED: i64 = -6;
+
 /// The codes of purchases that are refused.
 pub(super) const RESERVE_REFUSED: &[(Refusal, i64)] = &[
     (Refusal::SoldOut, 0),
-    (Refusal::NotStarted, -1),
-    (Refusal::Ended, -1),
+    (Refusal::NotStarted, ENDED),
+    (Refusal::Ended, ENDED),
     (Refusal::LimitReached, -2),
     (Refusal::OffSale, -3),
-    (Refusal::Paused, -4),
+    (Refusal::Paused, PAUSED),
     (Refusal::UnknownActivity, -5),
-    (Refusal::RequestIdReused, -6),
+    (Refusal::RequestIdReused, REUSED),
 ];
 
 pub(super) const CONFIRM: Codes = Codes {
@@ -204,8 +211,12 @@ pub(super) const RESTORE: Codes = Codes {
     refused: &[(Refusal::AlreadyPaid, 3), (Refusal::UnknownReservation, 0)],
 };
 
-pub(super) const SWITCH: Codes =
-    Codes { done: Code::Is(1), again: Code::Is(1), refused: &[(Refusal::UnknownActivity, 0)] };
+/// The library has forgotten what is archived here: to its callers it is unknown.
+pub(super) const SWITCH: Codes = Codes {
+    done: Code::Is(1),
+    again: Code::Is(1),
+    refused: &[(Refusal::UnknownActivity, 0), (Refusal::Ended, 0)],
+};
 
 pub(super) const CHANGE_TOTAL: Codes =
     Codes { done: Code::Available, again: Code::Available, refused: &[] };
@@ -224,6 +235,7 @@ pub(super) fn reason(refusal: Refusal) -> Invalid {
     Invalid::Because(match refusal {
         Refusal::Invalid(text) => text,
         Refusal::UnknownActivity => "activity is unknown",
+        Refusal::Ended => "the activity is over",
         Refusal::RequestIdReused => "op_id was used with another operation",
         Refusal::TooManyOperations => "the activity remembers 65536 operations, all it can",
         Refusal::StockBelowReserved => "the total would fall below what is reserved and sold",

@@ -103,7 +103,10 @@ fn entry(shard: &Shard, id: ActivityId, key: Key) -> Option<Entry> {
     let number = |value: u64, ends_ms| Some(Entry { value: Value::Number(value), ends_ms });
     match key {
         Key::Stock(_) => number(activity.figures().available.into(), public),
-        Key::Pause(_) => activity.flags().paused.then_some(1).and_then(|one| number(one, None)),
+        Key::Pause(_) => {
+            let flags = activity.flags();
+            (flags.paused || flags.drained).then_some(1).and_then(|one| number(one, None))
+        }
         Key::Count(_, user) => match activity.held(user) {
             0 => None,
             held => number(held.into(), public),

@@ -18,13 +18,17 @@
 //! | `event_loop`, `connections`, `connection` | sockets and buffers, all bounded |
 //! | `wire` | bytes as they are, or under TLS |
 //! | `pipeline`, `turn`, `render` | answers in order, after one commit |
-//! | `commands`, `functions`, `arguments`, `keys` | what is asked |
+//! | `commands`, `calls`, `functions`, `arguments`, `keys` | what is asked |
+//! | `archived`, `asked` | what memory has let go of: SQL is asked, beside the loops |
 //! | `connection_commands`, `session`, `access` | who asks, and what else they say |
 //! | `gate`, `blacklist` | who may buy, and how often |
 
 pub(crate) mod access;
+mod archived;
 mod arguments;
+mod asked;
 mod blacklist;
+mod calls;
 mod commands;
 mod connection;
 mod connection_commands;
@@ -58,6 +62,7 @@ use crate::http::problem::{Code, Problem};
 use crate::listener::{ConnectionCounts, bind_shared, loop_count, settle};
 use crate::metrics::PurchaseOutcome;
 use access::Users;
+use asked::Asker;
 use event_loop::EventLoop;
 
 /// How the port is run.
@@ -89,6 +94,7 @@ struct Port {
     started: Instant,
     counts: Arc<ConnectionCounts>,
     is_stopping: AtomicBool,
+    asker: Asker,
 }
 
 impl Port {
@@ -122,7 +128,7 @@ pub(crate) struct RespServer {
     /// Where it listens.
     pub(crate) address: SocketAddr,
     port: Arc<Port>,
-    wakers: Vec<mio::Waker>,
+    wakers: Vec<Arc<mio::Waker>>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -131,6 +137,9 @@ impl RespServer {
     ///
     /// # Errors
     /// The address is taken, or the operating system refuses sockets or threads.
+    ///
+    /// # Panics
+    /// Outside a runtime.
     pub(crate) fn start(options: Options, shared: &Arc<Shared>) -> io::Result<Self> {
         let wanted = options.bounds.loops;
         let loops = loop_count(wanted);
@@ -147,6 +156,7 @@ impl RespServer {
             started: Instant::now(),
             counts: Arc::clone(&shared.resp_connections),
             is_stopping: AtomicBool::new(false),
+            asker: Asker::new(shared, tokio::runtime::Handle::current()),
         });
         let mut server =
             Self { address, port: Arc::clone(&port), wakers: Vec::new(), threads: Vec::new() };

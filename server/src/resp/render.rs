@@ -27,17 +27,26 @@ pub(super) const fn busy_text(busy: Busy) -> &'static str {
 }
 
 /// `[code, reservation_id, order_no, remaining]`
-pub(super) fn purchase(outcome: PurchaseOutcome, prefix: OrderPrefix, reply: &mut Reply<'_>) {
+pub(super) fn purchase(
+    outcome: PurchaseOutcome,
+    engine: Option<&Engine>,
+    prefix: OrderPrefix,
+    reply: &mut Reply<'_>,
+) {
     let answer = match outcome {
         Ok(answer) => answer,
         Err(error) => return busy(error, reply),
     };
-    let (code, reservation) = match answer.answer {
-        BatchAnswer::Reserved(id) => (functions::RESERVED, Some(id)),
-        BatchAnswer::Replayed(id) => (functions::REPLAYED, Some(id)),
+    // What was reserved here has the number of its id; what was taken over may have brought one.
+    let (code, reservation, brought) = match answer.answer {
+        BatchAnswer::Reserved(id) => (functions::RESERVED, Some(id), None),
+        BatchAnswer::Replayed(id) => {
+            let brought = engine.and_then(|engine| engine.brought_order_no(id));
+            (functions::REPLAYED, Some(id), brought)
+        }
         BatchAnswer::Refused(refusal) => {
             match functions::code(functions::RESERVE_REFUSED, refusal) {
-                Some(code) => (code, None),
+                Some(code) => (code, None, None),
                 None => return refused(refusal, reply),
             }
         }
@@ -51,7 +60,10 @@ pub(super) fn purchase(outcome: PurchaseOutcome, prefix: OrderPrefix, reply: &mu
         }
         Some(id) => {
             reply.unsigned(id.get());
-            order_no(prefix, id.get(), reply);
+            match brought {
+                Some(brought) => reply.bulk(brought.as_bytes()),
+                None => order_no(prefix, id.get(), reply),
+            }
         }
     }
     reply.unsigned(answer.remaining.into());
@@ -77,7 +89,9 @@ pub(super) fn held(
     reply: &mut Reply<'_>,
 ) {
     match answer {
-        Answer::Written(_) | Answer::Purchase { .. } => unreachable!("those are not held"),
+        Answer::Written(_) | Answer::Purchase { .. } | Answer::Archived(_) => {
+            unreachable!("those are not held")
+        }
         Answer::Called { pending, codes } => match durable(pending, engine) {
             Err(LogUnavailable) => busy(Busy::LogUnavailable, reply),
             Ok(Err(refusal)) => match functions::code(codes.refused, refusal) {
@@ -96,7 +110,10 @@ pub(super) fn held(
         },
         Answer::Reservation(pending) => match durable(pending, engine) {
             Err(LogUnavailable) => busy(Busy::LogUnavailable, reply),
-            Ok(found) => reservation(found.as_ref(), prefix, reply),
+            Ok(found) => match found {
+                Some((found, brought)) => reservation(&found, &brought, prefix, reply),
+                None => reply.map(0),
+            },
         },
         Answer::Activity(pending) => match durable(pending, engine) {
             Err(LogUnavailable) => busy(Busy::LogUnavailable, reply),
@@ -130,8 +147,9 @@ fn called_code(codes: &Codes, called: engine::Called, reply: &mut Reply<'_>) {
     }
 }
 
-fn reservation(found: Option<&Reservation>, prefix: OrderPrefix, reply: &mut Reply<'_>) {
-    let Some(it) = found else { return reply.map(0) };
+/// `brought` is the order number that the reservation was taken over with; empty where it has that
+/// of its id.
+fn reservation(it: &Reservation, brought: &str, prefix: OrderPrefix, reply: &mut Reply<'_>) {
     let numbers = [
         ("id", it.id.get()),
         ("activity", it.activity.get()),
@@ -147,7 +165,10 @@ fn reservation(found: Option<&Reservation>, prefix: OrderPrefix, reply: &mut Rep
         reply.unsigned(number);
     }
     reply.text("order_no");
-    order_no(prefix, it.id.get(), reply);
+    match brought {
+        "" => order_no(prefix, it.id.get(), reply),
+        brought => reply.text(brought),
+    }
     reply.text("status");
     reply.text(match it.status {
         Status::Reserved => "reserved",
@@ -156,6 +177,19 @@ fn reservation(found: Option<&Reservation>, prefix: OrderPrefix, reply: &mut Rep
     });
     reply.text("payment_no");
     reply.text(&it.payment_no);
+}
+
+/// A map of numbers, then texts.
+pub(super) fn fields(numbers: &[(&str, u64)], texts: &[(&str, &str)], reply: &mut Reply<'_>) {
+    reply.map(numbers.len() + texts.len());
+    for (name, number) in numbers {
+        reply.text(name);
+        reply.unsigned(*number);
+    }
+    for (name, text) in texts {
+        reply.text(name);
+        reply.text(text);
+    }
 }
 
 fn activity(found: Option<&ActivityView>, reply: &mut Reply<'_>) {
@@ -175,9 +209,5 @@ fn activity(found: Option<&ActivityView>, reply: &mut Reply<'_>) {
         ("on_sale", it.on_sale.into()),
         ("paused", (it.paused || it.drained).into()),
     ];
-    reply.map(numbers.len());
-    for (name, number) in numbers {
-        reply.text(name);
-        reply.unsigned(number);
-    }
+    fields(&numbers, &[], reply);
 }

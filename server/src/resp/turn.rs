@@ -19,6 +19,7 @@ use engine::{
     Pending, Purchase, Refused,
 };
 
+use super::archived::Question;
 use super::blacklist::Blacklist;
 use super::functions::Codes;
 use super::keys;
@@ -53,12 +54,14 @@ pub(super) enum Answer {
     Called { pending: Pending<Result<Called, Refusal>>, codes: &'static Codes },
     /// `sluice_warm`.
     Made(Pending<Result<ActivityView, Refusal>>),
-    /// `sluice_get`.
-    Reservation(Pending<Option<Reservation>>),
+    /// `sluice_get`, with the order number that the reservation brought along.
+    Reservation(Pending<Option<(Reservation, Box<str>)>>),
     /// `sluice_activity`.
     Activity(Pending<Option<ActivityView>>),
     /// A compatibility key.
     Key { pending: Pending<Option<keys::Entry>>, question: keys::Question },
+    /// About an activity that has left memory: SQL is asked.
+    Archived(Question),
 }
 
 /// What came of one purchase.
@@ -68,6 +71,9 @@ pub(super) type PurchaseOutcome = Result<CountedAnswer, Busy>;
 pub(super) trait Outputs {
     /// The output of a connection that asked in this turn.
     fn output(&mut self, connection: usize) -> &mut Vec<u8>;
+
+    /// Has SQL asked: the answer takes its place among those of its connection.
+    fn ask(&mut self, to: Address, question: Question);
 }
 
 /// The answers of a turn.
@@ -93,6 +99,8 @@ struct Group {
 enum Batch {
     Held(Pending<Vec<CountedAnswer>>),
     Told(Vec<PurchaseOutcome>),
+    /// The activity has left memory: what each purchase comes to, SQL knows. Each is taken once.
+    Archived(Vec<Option<Question>>),
 }
 
 impl Turn {
@@ -148,10 +156,20 @@ impl Turn {
             quantity: *quantity,
         };
         let requests: Vec<_> = purchases.iter().map(request).collect();
-        let batch = match at_ms {
+        let mut batch = match at_ms {
             None => reserve(engine, activity, &requests),
             Some(at_ms) => reserve(&engine.at(at_ms), activity, &requests),
         };
+        // Looked at afterwards: else one that was archived in between would be refused what it had
+        // bought. Of what is archived nothing was taken here.
+        if engine.archived(activity).is_some() {
+            let question = |request: &BatchRequest<'_>| {
+                let &BatchRequest { user, request_id, quantity } = request;
+                let request_id = request_id.to_owned();
+                Some(Question::Purchase { activity, user, request_id, quantity })
+            };
+            batch = Batch::Archived(requests.iter().map(question).collect());
+        }
         self.batches.push(batch);
         self.group.purchases.clear();
         self.group.request_ids.clear();
@@ -176,8 +194,17 @@ impl Turn {
         if let Some(engine) = engine {
             self.decide(engine);
         }
-        let batches: Vec<Told> = self.batches.drain(..).map(|batch| batch.told(engine)).collect();
-        for (Address { connection, protocol }, answer) in self.answers.drain(..) {
+        let mut batches: Vec<Told> =
+            self.batches.drain(..).map(|batch| batch.told(engine)).collect();
+        for (to, answer) in self.answers.drain(..) {
+            let Address { connection, protocol } = to;
+            let answer = match answerable(answer, &mut batches) {
+                Ok(answer) => answer,
+                Err(question) => {
+                    outputs.ask(to, question);
+                    continue;
+                }
+            };
             let mut reply = Reply { out: outputs.output(connection), protocol };
             match answer {
                 Answer::Written(range) => reply.out.extend_from_slice(&self.written[range]),
@@ -185,10 +212,10 @@ impl Turn {
                     let outcome = match batches.get(batch) {
                         Some(Told::Durable(answers)) => Ok(answers[index]),
                         Some(Told::One(outcomes)) => outcomes[index],
-                        Some(Told::Nothing) | None => Err(Busy::LogUnavailable),
+                        Some(Told::Nothing | Told::Archived(_)) | None => Err(Busy::LogUnavailable),
                     };
                     seen(&outcome);
-                    render::purchase(outcome, prefix, &mut reply);
+                    render::purchase(outcome, engine, prefix, &mut reply);
                 }
                 held => render::held(held, engine, prefix, &mut reply),
             }
@@ -205,6 +232,8 @@ enum Told {
     One(Vec<PurchaseOutcome>),
     /// The log failed first.
     Nothing,
+    /// SQL says.
+    Archived(Vec<Option<Question>>),
 }
 
 impl Batch {
@@ -215,7 +244,26 @@ impl Batch {
                 engine.commit_until(pending).map_or(Told::Nothing, Told::Durable)
             }
             (Self::Held(_), None) => Told::Nothing,
+            (Self::Archived(questions), _) => Told::Archived(questions),
         }
+    }
+}
+
+/// The answer, where it can be told.
+///
+/// # Errors
+/// What SQL must be asked first.
+fn answerable(answer: Answer, batches: &mut [Told]) -> Result<Answer, Question> {
+    match answer {
+        Answer::Archived(question) => Err(question),
+        Answer::Purchase { batch, index } => {
+            let asked = match batches.get_mut(batch) {
+                Some(Told::Archived(questions)) => questions[index].take(),
+                _ => None,
+            };
+            asked.map_or(Ok(Answer::Purchase { batch, index }), Err)
+        }
+        answer => Ok(answer),
     }
 }
 

@@ -4,6 +4,8 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the harness")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../../../sim/src/counts.rs"]
+pub(crate) mod counts;
 pub(crate) mod python;
 pub(crate) mod resp;
 

@@ -42,7 +42,7 @@ const WORKLOADS: [&str; 21] = [
 pub fn run(settings: Settings) -> Report {
     let workloads = &WORKLOADS[..settings.scale.pick(10, WORKLOADS.len(), WORKLOADS.len())];
     let torn = workloads.len() * 2;
-    spread("corrupt", settings.bug, torn, |index, report| {
+    spread("corrupt", settings, torn, |index, report| {
         damage(workloads[index / 2], index % 2 == 1, settings, report, None);
     })
 }
@@ -244,7 +244,8 @@ fn judge(
     }
 }
 
-fn unchanged(before: &Image, after: &Image) -> Result<(), String> {
+/// Tells what differs on the disk after a refusal.
+pub(crate) fn unchanged(before: &Image, after: &Image) -> Result<(), String> {
     let paths = before.paths();
     match after.paths() == paths && paths.iter().all(|path| before.same_content(after, path)) {
         true => Ok(()),
@@ -254,5 +255,5 @@ fn unchanged(before: &Image, after: &Image) -> Result<(), String> {
 
 /// Runs one case again, or all of a log's.
 pub fn again(word: &str, torn: bool, settings: Settings, case: Option<usize>) -> Report {
-    spread("corrupt", settings.bug, 1, |_, report| damage(word, torn, settings, report, case))
+    spread("corrupt", settings, 1, |_, report| damage(word, torn, settings, report, case))
 }

@@ -5,12 +5,16 @@
 //! changes anything; the log is recovered from what is left, by the code that is shipped. What a
 //! caller had been told by then must be there, and what is there must be the beginning of what the
 //! run wrote. Runs write through the page cache and past it by turns.
+//!
+//! Threads make no two runs alike: a run that fails is kept in a file, and its cases are run again
+//! from there.
 
 mod device;
+mod notes;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wal::device::sim::{Image, SimDevice};
@@ -48,13 +52,42 @@ type Written = (u16, u64, Vec<u8>);
 /// Runs the campaign in directories under `root`, which should lie on a real disk.
 pub fn run(settings: Settings, root: &Path) -> Report {
     let runs = settings.scale.pick(2, 20, 400);
-    spread("trace", settings.bug, runs, |index, report| {
+    spread("trace", settings, runs, |index, report| {
         report.add("runs", 1);
         let seed = settings.seed ^ (index as u64) << 32;
-        let taken = take(root, index % 2 == 0, seed);
-        match taken {
-            Ok((notes, truth)) => cut(&notes, &truth, seed, report),
-            Err(what) => report.fail("trace".to_owned(), what.to_string()),
+        match take(root, index % 2 == 0, seed) {
+            Ok(run) => kept(root, &run, seed, report),
+            Err(what) => report.fail(format!("trace --seed {}", settings.seed), what.to_string()),
+        }
+    })
+}
+
+/// Cuts a run, and keeps it in a file under `root` if a case fails.
+fn kept(root: &Path, run: &notes::Run, seed: u64, report: &mut Report) {
+    let path = root.join(format!("trace-{seed:x}.notes"));
+    let before = report.failed;
+    Cuts { seed, notes: path.clone(), only: (None, None) }.run(run, report);
+    if report.failed == before {
+        return;
+    }
+    if let Err(error) = notes::save(&path, run) {
+        eprintln!("sim: {} was not written: {error}", path.display());
+    }
+}
+
+/// Runs the cases of a run again that was kept in `path`: all of them, those of one operation, or
+/// one.
+pub fn again(
+    settings: Settings,
+    path: &Path,
+    operation: Option<usize>,
+    cut: Option<usize>,
+) -> Report {
+    spread("trace", settings, 1, |_, report| {
+        let cuts = Cuts { seed: settings.seed, notes: path.to_owned(), only: (operation, cut) };
+        match notes::load(path) {
+            Ok(run) => cuts.run(&run, report),
+            Err(error) => report.fail(cuts.replay(None), format!("{}: {error}", path.display())),
         }
     })
 }
@@ -127,30 +160,53 @@ fn call(log: &Log, device: &TraceDevice, caller: u16, mut random: Random) {
     }
 }
 
-/// Plays the notes to a simulated disk and cuts the power before each that changes it.
-fn cut(notes: &[Noted], truth: &[Written], seed: u64, report: &mut Report) {
-    let player = SimDevice::new(Image::empty(seed));
-    let mut files: BTreeMap<usize, Arc<dyn File>> = BTreeMap::new();
-    let mut acked: BTreeMap<u16, u64> = BTreeMap::new();
-    let mut random = Random(seed);
-    for (index, noted) in notes.iter().enumerate() {
-        if let Noted::Acked { shard, shard_seq } = noted {
-            let last = acked.entry(*shard).or_default();
-            *last = (*last).max(*shard_seq);
-            continue;
-        }
-        if !matches!(noted, Noted::Open { .. }) {
-            report.add("points", 1);
-            let image = player.image();
-            for cut in some_cuts(&image, CUTS, &mut random) {
-                report.add("crash images", 1);
-                let case = || survives(cut.of(&image), truth, &acked);
-                report.run(|| format!("trace (operation {index}, {cut:x?})"), case);
+/// The power cuts of a run.
+struct Cuts {
+    seed: u64,
+    /// Where its notes are kept if one fails.
+    notes: PathBuf,
+    /// The operation and the cut to take, where not all are taken.
+    only: (Option<usize>, Option<usize>),
+}
+
+impl Cuts {
+    fn replay(&self, case: Option<(usize, usize)>) -> String {
+        let case =
+            case.map_or(String::new(), |(index, cut)| format!(" --operation {index} --cut {cut}"));
+        format!("trace --seed {} --notes {}{case}", self.seed, self.notes.display())
+    }
+
+    /// Plays the notes to a simulated disk and cuts the power before each that changes it.
+    fn run(&self, (notes, truth): &notes::Run, report: &mut Report) {
+        let player = SimDevice::new(Image::empty(self.seed));
+        let mut files: BTreeMap<usize, Arc<dyn File>> = BTreeMap::new();
+        let mut acked: BTreeMap<u16, u64> = BTreeMap::new();
+        let mut random = Random(self.seed);
+        let skips = |only: Option<usize>, at: usize| only.is_some_and(|only| only != at);
+        for (index, noted) in notes.iter().enumerate() {
+            if let Noted::Acked { shard, shard_seq } = noted {
+                let last = acked.entry(*shard).or_default();
+                *last = (*last).max(*shard_seq);
+                continue;
             }
-        }
-        if let Err(error) = play(&player, &mut files, noted) {
-            return report
-                .fail("trace".to_owned(), format!("operation {index}, {noted:?}: {error}"));
+            if !matches!(noted, Noted::Open { .. }) {
+                report.add("points", 1);
+                let image = player.image();
+                // Drawn for every point, so that a case alone draws what it drew among all.
+                let cuts = some_cuts(&image, CUTS, &mut random);
+                for (number, cut) in cuts.into_iter().enumerate() {
+                    if skips(self.only.0, index) || skips(self.only.1, number) {
+                        continue;
+                    }
+                    report.add("crash images", 1);
+                    let case = || survives(cut.of(&image), truth, &acked);
+                    report.run(|| self.replay(Some((index, number))), case);
+                }
+            }
+            if let Err(error) = play(&player, &mut files, noted) {
+                let what = format!("operation {index}, {noted:?}: {error}");
+                return report.fail(self.replay(None), what);
+            }
         }
     }
 }
@@ -194,4 +250,32 @@ fn survives(crashed: Image, truth: &[Written], acked: &BTreeMap<u16, u64>) -> Re
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failed_case_is_run_again_from_the_notes_that_were_kept() {
+        let root = tempfile::tempdir().expect("a directory");
+        let (mut notes, truth) = take(root.path(), false, 5).expect("a real disk works");
+        // Told too early: no record is there yet.
+        let (shard, shard_seq, _) = truth.last().expect("it wrote").clone();
+        notes.insert(0, Noted::Acked { shard, shard_seq });
+        let mut first = Report::default();
+        kept(root.path(), &(notes, truth), 5, &mut first);
+        assert!(first.failed > 0);
+        let words: Vec<_> = first.failures[0].replay.split(' ').collect();
+        let ["trace", "--seed", "5", "--notes", path, "--operation", operation, "--cut", cut] =
+            words[..]
+        else {
+            panic!("{words:?}");
+        };
+        let only = (operation.parse().ok(), cut.parse().ok());
+        let settings = Settings { seed: 5, ..Settings::standard() };
+        let again = again(settings, Path::new(path), only.0, only.1);
+        assert_eq!((again.count("crash images"), again.failed), (1, 1), "{again}");
+        assert_eq!(again.failures[0].what, first.failures[0].what);
+    }
 }

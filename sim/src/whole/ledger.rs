@@ -6,11 +6,12 @@
 use std::collections::BTreeMap;
 
 use engine::core::codec;
-use engine::core::event::{Body, DeadLetterResolution, Figures, Pool, RestoreReason};
+use engine::core::event::{Body, DeadLetterResolution, Event, Figures, Pool, RestoreReason};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
 use wal::{Lsn, Reader};
 
 use super::keys::KeyHistory;
+use super::shoppers::PAYMENT_TTL_MS;
 
 /// Where a reservation is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +45,8 @@ pub(super) struct Entry {
     pub(super) is_dead_letter: bool,
     /// Whether its last refund takes the units out of `sold`.
     restock: bool,
+    /// When it was accepted.
+    created_ms: u64,
 }
 
 /// The request that a reservation answers.
@@ -62,6 +65,8 @@ pub(super) struct Ledger {
     pub(super) give_backs: u64,
     /// What the keys in Redis must be, at every LSN.
     pub(super) keys: KeyHistory,
+    /// Units that count against a buyer's limit.
+    held: BTreeMap<(ActivityId, UserId), u32>,
     at: Lsn,
     chain: u32,
 }
@@ -83,7 +88,7 @@ impl Ledger {
                 let record = record.map_err(|error| format!("reader: {error}"))?;
                 let event = codec::decode(record.kind, record.kind_version, record.body)
                     .map_err(|error| format!("LSN {}: {error}", record.lsn))?;
-                self.take(&event.body).map_err(|what| format!("LSN {}: {what}", record.lsn))?;
+                self.take(&event).map_err(|what| format!("LSN {}: {what}", record.lsn))?;
                 self.keys.take(record.lsn, &event);
             }
             if frame.first_lsn <= frame.last_lsn {
@@ -94,8 +99,9 @@ impl Ledger {
         Ok(())
     }
 
-    fn take(&mut self, body: &Body<'_>) -> Result<(), String> {
-        match *body {
+    fn take(&mut self, event: &Event<'_>) -> Result<(), String> {
+        self.hold(&event.body)?;
+        match event.body {
             Body::ActivityCreated { activity, total, .. } => {
                 let figures = Figures { available: total, ..Figures::default() };
                 let before = self.activities.insert(activity, figures);
@@ -108,7 +114,9 @@ impl Ledger {
                 activity, reservation, user, quantity, figures, request_id, ..
             } => {
                 self.shift(activity, Pool::Available, Pool::Locked, quantity, figures)?;
-                self.reserve(activity, reservation, user, quantity, request_id)
+                self.reserve(reservation, (user, activity, request_id.to_owned()), quantity)?;
+                self.entry(reservation)?.created_ms = event.at_ms;
+                Ok(())
             }
             Body::Confirmed { activity, reservation, quantity, figures, .. } => {
                 self.shift(activity, Pool::Locked, Pool::Sold, quantity, figures)?;
@@ -126,6 +134,7 @@ impl Ledger {
             Body::Restored { activity, reservation, quantity, figures, reason, .. } => {
                 self.shift(activity, Pool::Locked, Pool::Available, quantity, figures)?;
                 self.give_backs += 1;
+                self.may_go_back(reservation, reason, event.at_ms)?;
                 self.go(reservation, &[Life::Reserved], Life::RolledBack(reason))
             }
             Body::RefundRequested { reservation, restock, .. } => {
@@ -159,26 +168,52 @@ impl Ledger {
         }
     }
 
+    /// Holds what an event says of its buyer's units against those that follow.
+    fn hold(&mut self, body: &Body<'_>) -> Result<(), String> {
+        let (activity, user, more, less, held) = match *body {
+            Body::Reserved { activity, user, quantity, held, .. }
+            | Body::Reinstated { activity, user, quantity, held, .. } => {
+                (activity, user, quantity, 0, held)
+            }
+            Body::Confirmed { activity, user, held, .. } => (activity, user, 0, 0, held),
+            Body::Restored { activity, user, quantity, held, .. } => {
+                (activity, user, 0, quantity, held)
+            }
+            // How much of a refund frees the limit is the refund's own word.
+            Body::RefundSettled { activity, user, held, .. } => {
+                self.held.insert((activity, user), held);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        let known = self.held.entry((activity, user)).or_default();
+        let following = (*known + more).checked_sub(less);
+        if following != Some(held) {
+            return Err(format!("O1: {user} holds {held} of {activity}, not {following:?}"));
+        }
+        *known = held;
+        Ok(())
+    }
+
     fn reserve(
         &mut self,
-        activity: ActivityId,
         reservation: ReservationId,
-        user: UserId,
+        request: Request,
         quantity: u32,
-        request_id: &str,
     ) -> Result<(), String> {
-        let request = (user, activity, request_id.to_owned());
-        if let Some(first) = self.requests.insert(request, reservation) {
+        if let Some(first) = self.requests.insert(request.clone(), reservation) {
             return Err(format!("the request of {reservation} made {first} before"));
         }
+        let (user, activity, request_id) = request;
         let entry = Entry {
             activity,
             user,
             quantity,
-            request_id: request_id.to_owned(),
+            request_id,
             life: Life::Reserved,
             is_dead_letter: false,
             restock: false,
+            created_ms: 0,
         };
         let before = self.reservations.insert(reservation, entry);
         before.map_or(Ok(()), |_| Err(format!("{reservation} is accepted twice")))
@@ -199,6 +234,20 @@ impl Ledger {
         match restock {
             true => self.shift(activity, Pool::Sold, Pool::Available, quantity, figures),
             false => self.shift(activity, Pool::Sold, Pool::Sold, quantity, figures),
+        }
+    }
+
+    /// Nobody's time to pay ends before it is over.
+    fn may_go_back(
+        &mut self,
+        id: ReservationId,
+        reason: RestoreReason,
+        at_ms: u64,
+    ) -> Result<(), String> {
+        let due_ms = self.entry(id)?.created_ms + PAYMENT_TTL_MS;
+        match reason == RestoreReason::Timeout && at_ms < due_ms {
+            true => Err(format!("{id} times out {} ms early", due_ms - at_ms)),
+            false => Ok(()),
         }
     }
 

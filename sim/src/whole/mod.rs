@@ -28,8 +28,9 @@ mod relations;
 mod shop;
 mod shoppers;
 mod sql;
+mod told;
 
-use self::planted::Bug;
+use self::planted::Fault;
 use self::shop::{Shop, Stop};
 use self::shoppers::{Rates, step};
 use crate::fates::Random;
@@ -45,35 +46,38 @@ const RUNS_PER_PART: u64 = 50;
 const START_MS: u64 = 1_795_910_400_000;
 
 /// Runs the campaign.
-pub fn run(settings: Settings, bug: Option<Bug>) -> Report {
+pub fn run(settings: Settings, fault: Option<Fault>) -> Report {
     let runs: u64 = settings.scale.pick(1_000, 50_000, 1_500_000);
     let parts = usize::try_from(runs.div_ceil(RUNS_PER_PART)).unwrap_or(usize::MAX);
-    report::spread("whole", settings.bug, parts, |part, report| {
-        planted::choose(bug);
+    let spread = report::spread("whole", settings, parts, |part, report| {
+        planted::choose(fault);
         for index in 0..RUNS_PER_PART {
-            if bug.is_some() && report.failed > 0 {
+            if fault.is_some() && report.failed > 0 {
                 break;
             }
             let seed = settings.seed.wrapping_add(part as u64 * RUNS_PER_PART + index);
-            one(seed, report);
+            one(seed, fault, report);
         }
         planted::choose(None);
-    })
+    });
+    // How much is done changes nothing of a run.
+    Report { settings: None, ..spread }
 }
 
 /// Runs one seed again.
-pub fn again(seed: u64, bug: Option<Bug>) -> Report {
+pub fn again(seed: u64, fault: Option<Fault>) -> Report {
     let mut report = Report { name: "whole", ..Report::default() };
-    planted::choose(bug);
-    one(seed, &mut report);
+    planted::choose(fault);
+    one(seed, fault, &mut report);
     planted::choose(None);
     report
 }
 
-fn one(seed: u64, report: &mut Report) {
+fn one(seed: u64, fault: Option<Fault>, report: &mut Report) {
     let mut counts = Vec::new();
+    let flag = fault.map_or(String::new(), |fault| format!(" --fault {fault:?}"));
     report.run(
-        || format!("whole --seed {seed}"),
+        || format!("whole --seed {seed}{flag}"),
         || match live(seed) {
             Ok(shop) => {
                 counts = vec![

@@ -1,6 +1,10 @@
-//! Faults of the way outward, to put the campaign itself to the test.
+//! Faults to put the campaign itself to the test: of the way outward, planted here, and those of
+//! the engine, planted in its own code.
 
 use std::cell::Cell;
+use std::fmt;
+
+use engine::planted as in_engine;
 
 /// A known fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,13 +41,46 @@ impl Bug {
     ];
 }
 
+/// A fault, wherever it is planted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// On the way outward.
+    Outward(Bug),
+    /// In the engine.
+    Engine(in_engine::Bug),
+}
+
+impl Fault {
+    /// All of them.
+    pub fn all() -> Vec<Self> {
+        let outward = Bug::ALL.iter().copied().map(Self::Outward);
+        outward.chain(in_engine::Bug::ALL.iter().copied().map(Self::Engine)).collect()
+    }
+}
+
+impl fmt::Debug for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Outward(bug) => bug.fmt(f),
+            Self::Engine(bug) => bug.fmt(f),
+        }
+    }
+}
+
 thread_local! {
     static CHOSEN: Cell<Option<Bug>> = const { Cell::new(None) };
 }
 
-/// Switches `bug` on in this thread, and every other one off.
-pub fn choose(bug: Option<Bug>) {
-    CHOSEN.set(bug);
+/// Switches `fault` on in this thread, and every other one off.
+pub fn choose(fault: Option<Fault>) {
+    CHOSEN.set(match fault {
+        Some(Fault::Outward(bug)) => Some(bug),
+        _ => None,
+    });
+    in_engine::choose(match fault {
+        Some(Fault::Engine(bug)) => Some(bug),
+        _ => None,
+    });
 }
 
 /// Whether `bug` is switched on.

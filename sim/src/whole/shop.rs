@@ -4,14 +4,12 @@
 //! and a crash can come before any operation of the disk. What a client was told is kept apart
 //! from what the log says: the one must follow from the other.
 
-use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bridge::follow::{FollowError, Follower, Step};
 use bridge::sql::sink::{OrderOptions, SINK_NAME};
-use engine::core::command::Refusal;
 use engine::core::ids::{ActivityId, ReservationId};
 use engine::{Busy, Engine, EngineOptions, Pending, PublicStatus, Purchase, Refused, TimeSource};
 use wal::device::sim::{Fate, Image, SimDevice};
@@ -23,6 +21,7 @@ use super::mirror::Sessions;
 use super::planted::{self, Bug};
 use super::redis::SimRedis;
 use super::sql::SimSql;
+use super::told::Told;
 use crate::fates::Random;
 
 /// Small, so that a run fills several and gives some back.
@@ -36,17 +35,6 @@ pub(super) struct Asked {
     pub(super) quantity: u32,
     /// The answer.
     pub(super) answer: Pending<Result<Purchase, Refused>>,
-}
-
-/// What clients know.
-#[derive(Default)]
-pub(super) struct Told {
-    /// Accepted purchases, by request.
-    pub(super) accepted: BTreeMap<Request, (ReservationId, u32)>,
-    /// Requests whose outcome nobody was told.
-    pub(super) in_doubt: Vec<(Request, u32)>,
-    /// Reservations that were shown as `ordered`.
-    pub(super) ordered: Vec<ReservationId>,
 }
 
 /// What ends a run.
@@ -175,7 +163,8 @@ impl Shop {
         Ok(())
     }
 
-    /// Asks for a purchase; it is told with the next commit.
+    /// Asks for a purchase; what it comes to is told at once where all that it rests on is durable,
+    /// else with the next commit.
     pub(super) fn ask(&mut self, request: Request, quantity: u32) -> Result<(), Stop> {
         let engine = self.engine()?;
         let (user, activity, id) = &request;
@@ -183,10 +172,36 @@ impl Shop {
             && self.told.in_doubt.iter().any(|(doubt, _)| *doubt == request);
         let id = if renamed { format!("{id}'") } else { id.clone() };
         let front = engine::core::event::Front::Http;
-        match engine.reserve(*activity, *user, &id, quantity, front) {
-            Ok(answer) => self.asked.push(Asked { request, quantity, answer }),
-            Err(Busy::Overloaded) => {}
+        let answer = match engine.reserve(*activity, *user, &id, quantity, front) {
+            Ok(answer) => answer,
+            Err(Busy::Overloaded) => return Ok(()),
             Err(Busy::LogUnavailable) => return Err(Stop::LogFailed),
+        };
+        match answer.try_durable() {
+            Err(answer) => self.asked.push(Asked { request, quantity, answer }),
+            Ok(known) => {
+                self.ledger.read(engine.reader()).map_err(Stop::Wrong)?;
+                self.tell_known()?;
+                // What is decided on the ground of it can't be known before it is.
+                if let Some(first) = self.asked.iter().find(|it| it.request.1 == request.1) {
+                    let (first, then) = (&first.request, &request);
+                    return Err(Stop::Wrong(format!("W1: {then:?} is told before {first:?}")));
+                }
+                self.told.take(&self.ledger, request, quantity, known?).map_err(Stop::Wrong)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells what has become durable by others' commits.
+    fn tell_known(&mut self) -> Result<(), Stop> {
+        for Asked { request, quantity, answer } in std::mem::take(&mut self.asked) {
+            match answer.try_durable() {
+                Err(answer) => self.asked.push(Asked { request, quantity, answer }),
+                Ok(known) => {
+                    self.told.take(&self.ledger, request, quantity, known?).map_err(Stop::Wrong)?;
+                }
+            }
         }
         Ok(())
     }
@@ -216,43 +231,11 @@ impl Shop {
         }
         committed?;
         self.ledger.read(engine.reader()).map_err(Stop::Wrong)?;
-        for asked in std::mem::take(&mut self.asked) {
-            self.tell(asked)?;
+        for Asked { request, quantity, answer } in std::mem::take(&mut self.asked) {
+            let answer = answer.wait()?;
+            self.told.take(&self.ledger, request, quantity, answer).map_err(Stop::Wrong)?;
         }
         engine.make_spare()?;
-        Ok(())
-    }
-
-    fn tell(&mut self, asked: Asked) -> Result<(), Stop> {
-        let Asked { request, quantity, answer } = asked;
-        let answer = answer.wait()?;
-        let known = self.told.accepted.get(&request).copied();
-        self.told.in_doubt.retain(|(doubt, _)| *doubt != request);
-        let wrong = |what: String| Err(Stop::Wrong(format!("{request:?}: {what}")));
-        match answer {
-            Ok(Purchase { reservation, .. }) => {
-                let id = reservation.reservation.id;
-                if let Some((first, _)) = known.filter(|(first, _)| *first != id) {
-                    return wrong(format!("O5: {id} is told after {first}"));
-                }
-                if self.ledger.requests.get(&request) != Some(&id) {
-                    return wrong(format!("W1: {id} is told before it is durable"));
-                }
-                self.told.accepted.insert(request, (id, reservation.reservation.quantity));
-            }
-            Err(Refused { refusal: Refusal::RequestIdReused, .. }) => {
-                let first = self.ledger.requests.get(&request);
-                let entry = first.and_then(|first| self.ledger.reservations.get(first));
-                if entry.is_none_or(|entry| entry.quantity == quantity) {
-                    return wrong("O5: the same request is told that it is another".into());
-                }
-            }
-            Err(Refused { refusal, .. }) => {
-                if known.is_some() {
-                    return wrong(format!("O5: an accepted request is told {refusal:?}"));
-                }
-            }
-        }
         Ok(())
     }
 

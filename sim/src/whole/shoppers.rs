@@ -15,6 +15,9 @@ const ACTOR: Actor<'static> = Actor { name: "operator", request_id: "sim" };
 const ACTIVITIES: u64 = 3;
 const USERS: u64 = 12;
 
+/// A buyer's time to pay.
+pub(super) const PAYMENT_TTL_MS: u64 = 60_000;
+
 /// How often things happen. Swarm: each run leaves some of them out, so that what they would hide
 /// is seen.
 pub(super) struct Rates {
@@ -224,7 +227,7 @@ pub(super) fn create(shop: &mut Shop, crash_rate: u64) -> Result<(), Stop> {
         per_user_limit: 1 + u32::try_from(shop.random.below(3)).unwrap_or(0),
         start_ms,
         end_ms: start_ms + 3_600_000,
-        payment_ttl_ms: 60_000,
+        payment_ttl_ms: PAYMENT_TTL_MS,
         late_payment: LatePayment::ReinstateOrRefund,
         dead_letter: DeadLetterPolicy::ALL[shop.random.index(DeadLetterPolicy::ALL.len())],
         publish_at_ms: 0,

@@ -2,7 +2,7 @@
 //!
 //! It keeps what a transaction promises and nothing more: a commit is all or nothing, a key is
 //! unique, and what was committed stays, until it is told to come back as an older self
-//! ([`SimSql::fail_over`]), as a replica does that was behind.
+//! ([`SimSql::fail_over`]), as a replica does that was behind, or as an empty one.
 //!
 //! | what befalls an operation | what is left |
 //! |---|---|
@@ -58,7 +58,7 @@ struct Shared {
 pub(super) struct SimSql(Rc<RefCell<Shared>>);
 
 fn lost() -> StoreError {
-    StoreError::Unavailable(sqlx::Error::WorkerCrashed)
+    sqlx::Error::WorkerCrashed.into()
 }
 
 impl SimSql {
@@ -96,17 +96,18 @@ impl SimSql {
         }
     }
 
-    /// Comes back as one of its older selves; whether there was one.
+    /// Comes back as one of its older selves, or is replaced by an empty one; whether there was an
+    /// older self.
     pub(super) fn fail_over(&self) -> bool {
         let mut shared = self.0.borrow_mut();
         if shared.older.is_empty() {
             return false;
         }
         let count = shared.older.len();
-        let at = shared.random.index(count);
-        // What is newer than that self never happened.
-        shared.older.truncate(at + 1);
-        shared.database = shared.older[at].clone();
+        let at = shared.random.index(count + 1);
+        // What is newer than that self never happened; before the first there was nothing.
+        shared.older.truncate(at);
+        shared.database = shared.older.last().cloned().unwrap_or_default();
         shared.stranger = None;
         shared.fail_overs += 1;
         true
@@ -229,14 +230,15 @@ impl Transaction for SimTransaction {
             }
             if taken {
                 let row = named(table, values);
-                return Err(StoreError::Duplicate { row, source: sqlx::Error::WorkerCrashed });
+                let source = sqlx::Error::WorkerCrashed.into();
+                return Err(StoreError::Duplicate { row, source });
             }
             self.set(table.name, key, Some(Rc::new(row)));
         }
         if refused.is_empty() {
             return Ok(());
         }
-        let (row, source) = (table.name.to_owned(), sqlx::Error::WorkerCrashed);
+        let (row, source) = (table.name.to_owned(), sqlx::Error::WorkerCrashed.into());
         Err(StoreError::Refused { row, indexes: refused, source })
     }
 

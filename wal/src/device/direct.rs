@@ -160,7 +160,7 @@ fn measure(probe: &Path) -> io::Result<(u64, Option<u64>)> {
 }
 
 /// Whether the file system says that it has no direct writes, or none of a block's size.
-fn is_refusal(error: &io::Error) -> bool {
+pub(super) fn is_refusal(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [Errno::INVAL, Errno::OPNOTSUPP].iter().any(|errno| code == Some(errno.raw_os_error()))
 }

@@ -15,6 +15,7 @@ mod direct;
 pub(crate) mod posix;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
+mod zeros;
 
 pub use self::direct::{AppendChoice, Appends};
 pub use crate::block::Blocks;

@@ -2,7 +2,7 @@
 //! the page cache where that was [asked for or pays](super::direct).
 
 use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,12 +11,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::ahead::AheadFile;
 use super::direct::{self, AppendChoice, Appends, DirectFile};
-use super::{Device, Entry, File, FileSystem, Lock};
-use crate::block::Blocks;
-
-/// Zeros are written in pieces of this size: large enough for the disk, small enough to leave it
-/// to others in between.
-const ZERO_PIECE_BYTES: usize = 1 << 20;
+use super::{Device, Entry, File, FileSystem, Lock, zeros};
 
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58F6;
@@ -91,16 +86,7 @@ impl Lock for PosixLock {
 
 impl Device for PosixDevice {
     fn create_zeroed(&self, path: &str, bytes: u64) -> io::Result<()> {
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).open(self.path(path))?;
-        let zeros = Blocks::for_bytes(ZERO_PIECE_BYTES);
-        let mut left = bytes;
-        while left > 0 {
-            let piece = usize::try_from(left).unwrap_or(usize::MAX).min(ZERO_PIECE_BYTES);
-            file.write_all(&zeros.bytes()[..piece])?;
-            left -= piece as u64;
-        }
-        file.sync_all()
+        zeros::create(&self.path(path), bytes)
     }
 
     fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {

@@ -22,7 +22,7 @@ use crate::names;
 use crate::planted::{self, Bug};
 
 /// Bytes written between two syncs.
-const SYNC_EVERY_BYTES: u64 = 8 << 20;
+const SYNC_EVERY_BYTES: u64 = 1 << 20;
 
 /// A lane of a snapshot, as its owner knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -49,7 +49,8 @@ pub fn activity(it: &Known, out: &mut Writes) {
 
 /// What a reservation asks for.
 pub fn reservation(it: &Known, reserved: &Reserved, prefix: OrderPrefix, out: &mut Writes) {
-    let order_no = prefix.order_no(reserved.id);
+    let brought = reserved.order_no.as_deref().map(str::to_owned);
+    let order_no = brought.unwrap_or_else(|| prefix.order_no(reserved.id));
     let bought = format!("flash_sale:user:buy:{}:{}", reserved.user, it.sku);
     let result = format!("flash_sale:result:{order_no}");
     if let Status::RolledBack(_) = reserved.status {
@@ -60,6 +61,12 @@ pub fn reservation(it: &Known, reserved: &Reserved, prefix: OrderPrefix, out: &m
         out.part(bought, order_no, Part::Member(until(it)));
         out.text(result, u8::from(!reserved.is_dead_letter), Some(until(it)));
     }
+}
+
+/// The order number in a key's name. A number that was brought along from elsewhere may look like
+/// one of this site's: whose it is, the engine must say before [`subject`] may.
+pub(in crate::redis) fn order_no(key: &str) -> Option<&str> {
+    key.strip_prefix("flash_sale:result:")
 }
 
 /// What a key is about.

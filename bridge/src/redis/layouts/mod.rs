@@ -41,7 +41,7 @@ pub enum Layout {
 }
 
 /// A reservation, as far as keys depend on it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reserved {
     /// Its id.
     pub id: ReservationId,
@@ -56,6 +56,8 @@ pub struct Reserved {
     pub updated_ms: u64,
     /// No order could hold it, and nobody has resolved that yet.
     pub is_dead_letter: bool,
+    /// The order number that it was taken over with; `None` where it has that of its id.
+    pub order_no: Option<Box<str>>,
 }
 
 /// What a key is about, read from its name: what must be asked to say whether it is due.

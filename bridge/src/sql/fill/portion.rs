@@ -19,13 +19,6 @@ use crate::sql::reservations::Reservation;
 use crate::sql::store::Value;
 use crate::tail::Unreadable;
 
-/// A reservation as its image says, with the record that asked for its order.
-#[derive(Clone, Debug)]
-pub(super) struct Born {
-    pub(super) reservation: Reservation<'static>,
-    pub(super) shard_seq: u64,
-}
-
 /// What is said of a reservation beside its own image.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
@@ -98,7 +91,8 @@ pub(super) type Listed = (String, Vec<u8>, u64);
 /// What one transaction writes.
 #[derive(Debug, Default)]
 pub(crate) struct Portion {
-    pub(super) born: BTreeMap<ReservationId, Born>,
+    /// Reservations as their images say.
+    pub(super) born: BTreeMap<ReservationId, Reservation<'static>>,
     pub(super) changes: Vec<Change>,
     pub(super) ended: Vec<Ended>,
     pub(super) archived: Vec<Tombstone>,
@@ -109,6 +103,9 @@ pub(crate) struct Portion {
     pub(super) made_ms: u64,
     /// The shards met, each with the sequence that the images cover.
     pub(crate) marks: BTreeMap<u16, u64>,
+    /// Whom the images speak of, each with the sequence that its shard's images cover: what they say
+    /// was so by then.
+    said: BTreeMap<ReservationId, u64>,
     images: usize,
 }
 
@@ -123,9 +120,9 @@ impl Portion {
         self.blacklist.is_some()
     }
 
-    /// The record that asked for the order of `id`, where its image is here.
+    /// As of which record of its shard the order of `id` is asked for here, if it is.
     pub(crate) fn asked_seq(&self, id: ReservationId) -> Option<u64> {
-        self.born.get(&id).map(|born| born.shard_seq)
+        self.said.get(&id).copied()
     }
 }
 
@@ -160,9 +157,11 @@ impl Folder {
                 portion.blacklist = Some(std::mem::take(&mut self.blacklist));
                 break;
             };
+            let of = subject(&image);
             self.take(&image, &mut portion);
             portion.images += 1;
             let (shard, seq) = images.shard();
+            portion.said.extend(of.map(|id| (id, seq)));
             if shard != wal::CONTROL_SHARD {
                 portion.marks.insert(shard, seq);
             }
@@ -235,7 +234,7 @@ impl Folder {
             }
             Life::RolledBack(reason) => reservation.restore(reason, said.updated_ms),
         }
-        portion.born.insert(id, Born { reservation, shard_seq: said.shard_seq });
+        portion.born.insert(id, reservation);
     }
 
     /// Anything that is said of a reservation beside its own image.
@@ -281,6 +280,20 @@ impl Folder {
     }
 }
 
+/// The reservation that an image speaks of.
+fn subject(image: &Image<'_>) -> Option<ReservationId> {
+    match *image {
+        Image::Reservation { reservation, .. }
+        | Image::Adopted { reservation, .. }
+        | Image::Payment { reservation, .. }
+        | Image::Refund { reservation, .. }
+        | Image::OpenRefund { reservation, .. }
+        | Image::DeadLetter { reservation, .. }
+        | Image::Opening { reservation, .. } => Some(reservation),
+        _ => None,
+    }
+}
+
 /// What both kinds of reservations say.
 struct Said {
     id: ReservationId,
@@ -289,7 +302,6 @@ struct Said {
     status: Life,
     created_ms: u64,
     updated_ms: u64,
-    shard_seq: u64,
     request_hash: u128,
 }
 
@@ -302,7 +314,6 @@ impl Said {
             status,
             created_ms,
             updated_ms,
-            shard_seq,
             request_hash,
             ..
         }
@@ -313,15 +324,13 @@ impl Said {
             status,
             created_ms,
             updated_ms,
-            shard_seq,
             request_hash,
             ..
         }) = *image
         else {
             return None;
         };
-        let (shard_seq, request_hash) = (shard_seq, request_hash);
-        Some(Self { id, user, quantity, status, created_ms, updated_ms, shard_seq, request_hash })
+        Some(Self { id, user, quantity, status, created_ms, updated_ms, request_hash })
     }
 }
 

@@ -25,7 +25,8 @@ pub(super) fn over(
         let table = "flashsale_pre_deductions";
         return Err(SinkError::RowForeign { table, id: image.id.get() });
     }
-    image.birth = None;
+    let hash = image.birth.take().map(|birth| birth.request_hash);
+    image.lone_hash = hash.filter(|_| !there.has_row);
     image.has_row = there.has_row;
     image.attempts = there.attempts;
     image.needs_address = there.needs_address;
@@ -97,6 +98,7 @@ fn letter(
         reservation.dead_letter = letter(State::Delivered, closed_ms);
         reservation.attempts = reservation.attempts.max(2);
         reservation.last_error = Value::Null;
+        reservation.give_row();
         if reservation.status == Status::DeadLetter {
             reservation.status = Status::Ordered;
         }

@@ -8,7 +8,7 @@ use engine::core::ids::{ActivityId, ReservationId};
 use super::Filled;
 use super::flows::{self, Filling};
 use super::money::Money;
-use super::portion::{Born, Portion, Tombstone};
+use super::portion::{Portion, Tombstone};
 use super::settle;
 use crate::cursor::{Cursor, Standing};
 use crate::sql::activities::{ACTIVITIES, Activities, Activity};
@@ -164,11 +164,10 @@ fn filling_key() -> Rows<'static> {
 
 /// The images of `born` over the rows that are `there`, and the rows that only changes speak of.
 fn laid_over(
-    born: &BTreeMap<ReservationId, Born>,
+    born: &BTreeMap<ReservationId, Reservation<'static>>,
     there: Vec<Reservation<'static>>,
 ) -> Result<BTreeMap<ReservationId, Reservation<'static>>, SinkError> {
-    let images = born.iter().map(|(id, born)| (*id, born.reservation.clone()));
-    let mut known: BTreeMap<_, _> = images.collect();
+    let mut known = born.clone();
     for row in there {
         let id = row.id;
         let laid = match known.remove(&id) {

@@ -11,6 +11,7 @@
 //! [`refund`](super::refund).
 
 use super::super::activity::Activity;
+use super::super::decide::payment::freed;
 use super::super::event::{Body, PaymentVerdict, Pool, RestoreReason, Status};
 use super::super::ids::{ReservationId, attempt_of};
 use super::super::side::{DeadLetterState, Payment, PaymentStatus};
@@ -76,7 +77,7 @@ pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Resu
     let limit = activity.terms.per_user_limit;
     let following = |held: u32| match body {
         Body::Confirmed { .. } => Some(held),
-        Body::Restored { .. } => held.checked_sub(quantity),
+        Body::Restored { .. } => held.checked_sub(freed(quantity)),
         _ => held.checked_add(quantity).filter(|held| *held <= limit),
     };
     activity.check_held(now, user, following, held)?;

@@ -2,8 +2,8 @@
 
 use super::super::activity::Activity;
 use super::super::decide::purchase::Accepted;
-use super::super::event::{Body, Pool, Status};
-use super::super::ids::{Ordinal, Position};
+use super::super::event::{Body, Figures, Pool, Status};
+use super::super::ids::{Ordinal, Position, ReservationId, UserId};
 use super::super::limits::{RESERVATIONS_BEYOND_LIMIT_MAX, UNITS_MAX};
 use super::super::reservation::Slot;
 use super::super::side::Adopted;
@@ -18,6 +18,27 @@ pub(super) fn reserved(
     let Body::Reserved { reservation, user, quantity, held, version, figures, .. } = *body else {
         unreachable!("`change` sends nothing else here");
     };
+    bought(activity, &Bought { reservation, user, quantity, held, version, figures }, now)
+}
+
+/// What a purchase's event says that its effect rests on.
+pub(in super::super) struct Bought {
+    pub(in super::super) reservation: ReservationId,
+    pub(in super::super) user: UserId,
+    pub(in super::super) quantity: u32,
+    pub(in super::super) held: u32,
+    pub(in super::super) version: u32,
+    pub(in super::super) figures: Figures,
+}
+
+/// Holds a purchase against the state before it, and makes it so.
+#[inline]
+pub(in super::super) fn bought(
+    activity: &mut Activity,
+    it: &Bought,
+    now: &Now,
+) -> Result<(), ApplyError> {
+    let &Bought { reservation, user, quantity, held, version, figures } = it;
     activity.check_version(now, version)?;
     let position = activity.own_position(reservation);
     let position = position
@@ -45,7 +66,7 @@ pub(super) fn reserved(
 }
 
 /// Makes a purchase so that the rules accepted of this very state: `slot` takes its position.
-#[inline]
+#[inline(always)]
 pub(in super::super) fn accept(activity: &mut Activity, accepted: &Accepted, slot: Slot) {
     let &Accepted { position, figures, held, place, .. } = accepted;
     // W17: held is at most the limit in force at this acceptance.

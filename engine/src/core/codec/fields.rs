@@ -33,6 +33,7 @@ macro_rules! integers {
         impl Field for $name {
             type Value<'a> = $int;
 
+            #[inline(always)]
             fn fits($value: $int) -> bool {
                 $fits
             }
@@ -42,6 +43,7 @@ macro_rules! integers {
                 out.fixed(value.to_le_bytes());
             }
 
+            #[inline]
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$int> {
                 reader.$int()
             }
@@ -76,6 +78,7 @@ macro_rules! ids {
         impl Field for $name {
             type Value<'a> = $id;
 
+            #[inline(always)]
             fn fits($value: $id) -> bool {
                 $fits
             }
@@ -85,6 +88,7 @@ macro_rules! ids {
                 out.fixed(value.get().to_le_bytes());
             }
 
+            #[inline]
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$id> {
                 $id::new(reader.u64()?)
             }
@@ -122,6 +126,7 @@ macro_rules! maybe {
                 out.fixed(value.map_or(0, $id::get).to_le_bytes());
             }
 
+            #[inline]
             fn take<'a>(reader: &mut Reader<'a>) -> Option<Option<$id>> {
                 match reader.u64()? {
                     0 => Some(None),
@@ -164,6 +169,7 @@ pub(super) struct UnitFigures;
 impl Field for UnitFigures {
     type Value<'a> = Figures;
 
+    #[inline(always)]
     fn fits(value: Figures) -> bool {
         value.total() <= u64::from(UNITS_MAX)
     }
@@ -175,6 +181,7 @@ impl Field for UnitFigures {
         }
     }
 
+    #[inline]
     fn take<'a>(reader: &mut Reader<'a>) -> Option<Figures> {
         Some(Figures { available: reader.u32()?, locked: reader.u32()?, sold: reader.u32()? })
     }
@@ -230,6 +237,7 @@ macro_rules! coded {
         impl Field for Code<$name> {
             type Value<'a> = $name;
 
+            #[inline(always)]
             fn fits(_value: $name) -> bool {
                 true
             }
@@ -239,6 +247,7 @@ macro_rules! coded {
                 out.fixed([value.code()]);
             }
 
+            #[inline]
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$name> {
                 $name::from_code(reader.u8()?)
             }
@@ -342,6 +351,7 @@ macro_rules! record {
                 $(<$codec>::put($field, out);)*
             }
 
+            #[inline]
             fn take<'a>(reader: &mut Reader<'a>) -> Option<$value<'a>> {
                 Some($value { $($field: <$codec>::take(reader)?),* })
             }

@@ -35,12 +35,14 @@
 //! | Marks                 | 2 + 10 n | u16 count, then (u16 shard, u64 sequence)        |
 //! ```
 //!
-//! Rules: (1) a kind keeps its number for ever, below 128: bit 7 would let an older reader skip
-//! it; (2) a change of a kind's bytes is a new version of that kind; (3) the reader takes exactly
-//! what the writer writes: every bound is checked by one and the same function on both sides.
+//! Rules: (1) a kind keeps its number for ever; (2) a change of a kind's bytes is a new version of
+//! that kind; (3) the reader takes exactly what the writer writes: every bound is checked by one
+//! and the same function on both sides; (4) no reader passes over a kind or version that it does
+//! not know: what it says may have moved units, and a state without it is another one.
 
 mod fields;
 pub mod images;
+mod purchase;
 mod reader;
 mod state_fields;
 mod texts;
@@ -51,13 +53,15 @@ use self::fields::{
     Marks, MaybeActivity, MaybeBy, MaybeReservation, Money, Number, Quantity, Reservation, Terms,
     Time, UnitFigures, Units, User, Version,
 };
+pub use self::purchase::{PURCHASE_KIND, Purchase};
+
 use self::reader::Reader;
 use self::texts::{Bytes, Short, Text};
 use self::writer::Writer;
 use super::event::{
     Body, DeadLetterResolution, Event, Front, PaymentVerdict, RefundScope, RestoreReason, Status,
 };
-use super::ids::{ActivityId, UserId};
+use super::ids::ActivityId;
 use super::limits::{
     CALLBACK_BYTES_MAX, CONTROL_KEY_BYTES_MAX, CONTROL_VALUE_BYTES_MAX, EVENT_BYTES_MAX,
     NAME_BYTES_MAX, NOTE_BYTES_MAX, ORDER_NO_BYTES_MAX, PAYMENT_NO_BYTES_MAX, REFUND_NO_BYTES_MAX,
@@ -301,19 +305,6 @@ pub fn decode(kind: u8, version: u8, body: &[u8]) -> Result<Event<'_>, CodecErro
     }
 }
 
-/// Who buys of which activity, where the bytes are those of a purchase: a look at its first fields,
-/// for who wants to have the buyer at hand when its turn comes.
-pub fn buyer(kind: u8, version: u8, body: &[u8]) -> Option<(ActivityId, UserId)> {
-    if kind != RESERVED || version != FORMAT_VERSION {
-        return None;
-    }
-    let mut reader = Reader::new(body);
-    let _at_ms = reader.u64()?;
-    let activity = Activity::take(&mut reader)?;
-    let _reservation = reader.u64()?;
-    Some((activity, User::take(&mut reader)?))
-}
-
 /// The activity whose shard decides and holds `body`; `None` for events of no activity, which
 /// belong to the control shard.
 pub const fn activity(body: &Body<'_>) -> Option<ActivityId> {
@@ -372,7 +363,6 @@ fn take_field<'a, F: Field>(
 const _: () = {
     let mut at = 0;
     while at < KINDS.len() {
-        assert!(KINDS[at].0 < 128, "bit 7 of a kind lets an older reader skip it");
         assert!(at == 0 || KINDS[at - 1].0 < KINDS[at].0, "a kind's number is given once");
         at += 1;
     }

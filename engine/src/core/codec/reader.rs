@@ -22,6 +22,7 @@ impl<'a> Reader<'a> {
         self.exhausted
     }
 
+    #[inline(always)]
     pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let Some((taken, rest)) = self.rest.split_at_checked(count) else {
             self.exhausted = true;
@@ -31,22 +32,27 @@ impl<'a> Reader<'a> {
         Some(taken)
     }
 
+    #[inline(always)]
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         self.bytes(N)?.try_into().ok()
     }
 
+    #[inline(always)]
     pub(super) fn u8(&mut self) -> Option<u8> {
         self.array().map(u8::from_le_bytes)
     }
 
+    #[inline(always)]
     pub(super) fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_le_bytes)
     }
 
+    #[inline(always)]
     pub(super) fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_le_bytes)
     }
 
+    #[inline(always)]
     pub(super) fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_le_bytes)
     }

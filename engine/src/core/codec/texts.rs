@@ -10,6 +10,7 @@ pub(super) struct Short<const MIN: usize, const MAX: usize>;
 impl<const MIN: usize, const MAX: usize> Field for Short<MIN, MAX> {
     type Value<'a> = &'a str;
 
+    #[inline(always)]
     fn fits(value: &str) -> bool {
         const { assert!(MAX <= u8::MAX as usize) };
         (MIN..=MAX).contains(&value.len())
@@ -21,6 +22,7 @@ impl<const MIN: usize, const MAX: usize> Field for Short<MIN, MAX> {
         out.bytes(value.as_bytes());
     }
 
+    #[inline]
     fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
         let count = reader.u8()?;
         str::from_utf8(reader.bytes(usize::from(count))?).ok()
@@ -42,6 +44,7 @@ impl<const MIN: usize, const MAX: usize> Field for Text<MIN, MAX> {
         Bytes::<MAX>::put(value.as_bytes(), out);
     }
 
+    #[inline]
     fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a str> {
         str::from_utf8(Bytes::<MAX>::take(reader)?).ok()
     }
@@ -64,6 +67,7 @@ impl<const MAX: usize> Field for Bytes<MAX> {
         out.bytes(value);
     }
 
+    #[inline]
     fn take<'a>(reader: &mut Reader<'a>) -> Option<&'a [u8]> {
         let count = reader.u16()?;
         reader.bytes(usize::from(count))

@@ -29,6 +29,13 @@ impl<'a> Writer<'a> {
         self.count += N;
     }
 
+    /// What is gathered, where it is `N` bytes that were never flushed.
+    #[inline(always)]
+    pub(super) fn head<const N: usize>(self) -> [u8; N] {
+        assert!(self.count == N, "a head is what was written of it");
+        *self.gathered.first_chunk().unwrap_or_else(|| unreachable!("a head is short"))
+    }
+
     /// Appends any bytes.
     #[inline(always)]
     pub(super) fn bytes(&mut self, bytes: &[u8]) {

@@ -8,6 +8,7 @@
 //! | `activities/<n>` | any | ids that the engine gives to activities are at least n |
 //! | `adopted/<n>` | any | ids given to what was adopted without one are at most n |
 //! | `adopting` | any | an older system's reservations are being taken over: none is sold before |
+//! | `adopted_but` | a digest | what an older system still has, and was refused for good |
 //! | `canary` | the server's | which users see the second set of rules |
 //! | `limits/<name>` | the server's | a limit that wins over the configuration |
 //! | `blacklist/user/<id>` | the server's | a user who may not buy |
@@ -28,6 +29,10 @@ pub const TIMERS_HELD: &str = "timers_held";
 
 /// An older system's reservations are being taken over, and not all are here yet.
 pub const ADOPTING: &str = "adopting";
+
+/// The older system's reservations that were refused when all others had been taken over, as a
+/// digest: as long as no others are left, there is nothing to do.
+pub const ADOPTED_BUT: &str = "adopted_but";
 
 /// Which users see the second set of rules.
 pub const CANARY: &str = "canary";

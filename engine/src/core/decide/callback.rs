@@ -176,7 +176,7 @@ fn record_archived<'a>(
     command: &RecordPayment<'a>,
 ) -> Decided<'a> {
     let facts = command.archived.ok_or(Refusal::Archived)?;
-    let ArchivedPayment { user, channel, amount, order_paid, transaction_known } = facts;
+    let ArchivedPayment { user, channel, amount, order_paid, transaction_known, .. } = facts;
     let asked = tombstone.refunds.contains_key(&(command.reservation, command.refund_no.into()));
     let opened = channel == command.channel;
     let verdicts = [

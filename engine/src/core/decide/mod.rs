@@ -10,7 +10,7 @@ mod callback;
 mod control;
 mod dead_letter;
 mod operator;
-mod payment;
+pub(super) mod payment;
 pub(super) mod purchase;
 mod refund;
 

@@ -8,6 +8,7 @@ use super::super::limits::{OPERATIONS_PER_ACTIVITY_MAX, UNITS_MAX};
 use super::super::shard::Shard;
 use super::super::side::OperationKind;
 use super::super::validate;
+use super::purchase::absent;
 use super::{Decision, one, with};
 
 type Decided<'a> = Result<Decision<'a>, Refusal>;
@@ -204,7 +205,7 @@ fn switch<'a>(
 }
 
 fn find(shard: &Shard, id: ActivityId) -> Result<&Activity, Refusal> {
-    shard.activity(id).ok_or(Refusal::UnknownActivity)
+    shard.activity(id).ok_or_else(|| absent(shard, id))
 }
 
 fn done<'a>(activity: &Activity, id: ActivityId) -> Decided<'a> {

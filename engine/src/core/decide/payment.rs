@@ -10,6 +10,7 @@ use super::super::shard::Shard;
 use super::super::validate;
 use super::dead_letter::closed_with;
 use super::{Decision, Events, Outcome, one, with};
+use crate::planted::{self, Bug};
 
 /// Marks a reservation as paid. A pause or the end of the window stops no payment.
 pub(super) fn confirm<'a>(
@@ -115,6 +116,11 @@ pub(super) fn done<'a>(
     Ok(Decision::Done(Answer::Reservation(Box::new(reservation))))
 }
 
+/// Units of a buyer's limit that are free once `quantity` units of his are given back.
+pub(in super::super) fn freed(quantity: u32) -> u32 {
+    if planted::has(Bug::LimitKeptOnRestore) { 0 } else { quantity }
+}
+
 pub(super) fn restored<'a>(
     activity: &Activity,
     id: ActivityId,
@@ -122,7 +128,7 @@ pub(super) fn restored<'a>(
     slot: &Slot,
     (reason, actor): (RestoreReason, Actor<'a>),
 ) -> Body<'a> {
-    let held = activity.held(slot.user()).checked_sub(slot.quantity());
+    let held = activity.held(slot.user()).checked_sub(freed(slot.quantity()));
     Body::Restored {
         activity: id,
         reservation,

@@ -77,7 +77,7 @@ fn rules<'a>(
 ) -> Result<Purchase<'a>, Refusal> {
     bounds(command)?;
     let activity = shard.activity(id).ok_or_else(|| absent(shard, id))?;
-    Ok(match judge(activity, command, at_ms)? {
+    Ok(match judge(activity, command, gate(activity, at_ms))? {
         Verdict::Replayed(reservation) => Purchase::Replayed(reservation),
         Verdict::Accepted(it) => {
             Purchase::Accepted(it.reservation, it.event(activity, id, command, at_ms))
@@ -144,24 +144,8 @@ impl Accepted {
     }
 }
 
-/// The order of checks is the contract's: the first that does not hold answers. `command` is
-/// within its [`bounds`].
-#[inline]
-pub(in super::super) fn judge(
-    activity: &Activity,
-    command: &Reserve<'_>,
-    at_ms: u64,
-) -> Result<Verdict, Refusal> {
-    let &Reserve { user, request_hash, quantity, .. } = command;
-    validate::amount(activity.terms.price, quantity)?;
-
-    // A known request is answered even while paused, after the end, or above the limit.
-    let known = activity.users.look_up(user, request_hash, &activity.slots, activity.ordinal);
-    if let Some(found) = known.found {
-        let same = activity.slot(found).is_some_and(|slot| slot.quantity() == quantity);
-        return if same { Ok(Verdict::Replayed(found)) } else { Err(Refusal::RequestIdReused) };
-    }
-
+/// What every purchase at `at_ms` is refused for that is no repeat.
+pub(in super::super) fn gate(activity: &Activity, at_ms: u64) -> Result<(), Refusal> {
     let (terms, flags) = (&activity.terms, activity.flags);
     if flags.paused || flags.drained {
         return Err(Refusal::Paused);
@@ -175,6 +159,29 @@ pub(in super::super) fn judge(
     if at_ms > terms.end_ms {
         return Err(Refusal::Ended);
     }
+    Ok(())
+}
+
+/// The order of checks is the contract's: the first that does not hold answers. `command` is
+/// within its [`bounds`], `gate` is the activity's [`gate`](fn@gate) now.
+#[inline(always)]
+pub(in super::super) fn judge(
+    activity: &Activity,
+    command: &Reserve<'_>,
+    gate: Result<(), Refusal>,
+) -> Result<Verdict, Refusal> {
+    let &Reserve { user, request_hash, quantity, .. } = command;
+    validate::amount(activity.terms.price, quantity)?;
+
+    // A known request is answered even while paused, after the end, or above the limit.
+    let known = activity.users.look_up(user, request_hash, &activity.slots, activity.ordinal);
+    if let Some(found) = known.found {
+        let same = activity.slot(found).is_some_and(|slot| slot.quantity() == quantity);
+        return if same { Ok(Verdict::Replayed(found)) } else { Err(Refusal::RequestIdReused) };
+    }
+
+    gate?;
+    let terms = &activity.terms;
     let figures =
         activity.figures.moved(Pool::Available, Pool::Locked, quantity).ok_or(Refusal::SoldOut)?;
     let held = known

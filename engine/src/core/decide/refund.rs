@@ -109,7 +109,7 @@ fn of_archived<'a>(
     }
     let order = archived.ok_or(Refusal::Archived)?;
     validate::facts(&order)?;
-    let ArchivedOrder { user, channel, payment_no, transaction, amount } = order;
+    let ArchivedOrder { user, channel, payment_no, transaction, amount, .. } = order;
     let of_it = || tombstone.refunds.iter().filter(|((it, _), _)| *it == reservation);
     let of_order = || of_it().filter(|(_, it)| it.scope == RefundScope::Order);
     if of_order().any(|(_, it)| it.status == RefundStatus::Requested) {

@@ -223,7 +223,8 @@ impl Model {
         validate::actor(&actor)?;
         validate::total(total)?;
         validate::definition(definition)?;
-        let sale = self.sale(id, Refusal::UnknownActivity)?;
+        let absent = self.absent(id, Refusal::Ended, Refusal::UnknownActivity);
+        let sale = self.sale(id, absent)?;
         if version.unwrap_or(sale.version) != sale.version {
             return Err(Refusal::VersionMismatch { current: sale.version });
         }
@@ -266,7 +267,8 @@ impl Model {
         throw: impl FnOnce(&mut Sale) -> bool,
     ) -> Answered {
         validate::actor(&actor)?;
-        let sale = self.sale(id, Refusal::UnknownActivity)?;
+        let absent = self.absent(id, Refusal::Ended, Refusal::UnknownActivity);
+        let sale = self.sale(id, absent)?;
         let fresh = throw(sale);
         let figures = sale.answer(id);
         self.records += u64::from(fresh);
@@ -284,7 +286,8 @@ impl Model {
         validate::actor(&actor)?;
         validate::quantity(quantity)?;
         validate::operation_key(op)?;
-        let sale = self.sale(id, Refusal::UnknownActivity)?;
+        let absent = self.absent(id, Refusal::Ended, Refusal::UnknownActivity);
+        let sale = self.sale(id, absent)?;
         if let Some((added, before, figures)) = sale.operations.get(op) {
             let same = *added == adds && *before == quantity;
             let figures = *figures;

@@ -3,7 +3,10 @@
 
 use std::io;
 
-use wal::{CONTROL_SHARD, Lane, Lsn, ReadError, SnapshotInfo, SnapshotReader, SnapshotWriter};
+use wal::{
+    CONTROL_SHARD, Lane, Lsn, RECORDS_TOGETHER, ReadError, SnapshotInfo, SnapshotReader,
+    SnapshotWriter,
+};
 
 use super::super::engine::Engine;
 use super::super::error::ReplayError;
@@ -161,21 +164,26 @@ impl Engine {
     ) -> Result<u32, SnapshotMakeError> {
         let mut reader = self.inner.log.reader();
         reader.seek(from)?;
-        let rejected = |lsn, why: ReplayError| SnapshotMakeError::Rejected { lsn, why: why.into() };
+        let rejected =
+            |(lsn, why): (Lsn, ReplayError)| SnapshotMakeError::Rejected { lsn, why: why.into() };
         while let Some(frame) = reader.next_frame()? {
             if stopped() {
                 return Err(SnapshotMakeError::Stopped);
             }
+            let mut next = Vec::with_capacity(RECORDS_TOGETHER);
             for record in frame.records() {
                 let record = record.map_err(|error| SnapshotMakeError::Rejected {
                     lsn: error.0,
                     why: error.into(),
                 })?;
                 if wanted(record.shard) {
-                    state.take(&record).map_err(|why| rejected(record.lsn, why))?;
+                    next.push(record);
                 } else if wanted(CONTROL_SHARD) {
-                    state.pass(&record).map_err(|why| rejected(record.lsn, why))?;
+                    state.pass(&record).map_err(|why| rejected((record.lsn, why)))?;
                 }
+            }
+            for records in next.chunks(RECORDS_TOGETHER) {
+                state.take_all(records).map_err(rejected)?;
             }
             if frame.last_lsn == to {
                 return Ok(frame.chain);

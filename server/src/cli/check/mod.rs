@@ -49,7 +49,7 @@ fn verify(data_dir: &Path) -> u8 {
         }
         Err(error) => {
             eprintln!("sluice check: {error}");
-            damage_or_usage(&error)
+            exit_code(&error)
         }
     }
 }
@@ -76,9 +76,10 @@ fn show(text: &impl fmt::Display) {
     let _ = write!(io::stdout(), "{text}");
 }
 
-/// The exit code of a tool that can't read a log: the wrong directory was named, or it is damaged.
-pub(super) fn damage_or_usage(error: &engine::OpenError) -> u8 {
-    if error.exit_code() == super::EXIT_USAGE { super::EXIT_USAGE } else { EXIT_DAMAGE }
+/// The exit code of a tool that can't read a log: it is damaged, or why it can't be looked at: the
+/// wrong directory was named, a newer version wrote it, the disk does not answer.
+pub(super) fn exit_code(error: &engine::OpenError) -> u8 {
+    if error.is_damage() { EXIT_DAMAGE } else { error.exit_code() }
 }
 
 /// The report as people read it.

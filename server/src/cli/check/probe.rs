@@ -169,6 +169,6 @@ mod tests {
     #[test]
     fn a_directory_that_is_not_there_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        assert!(run(&dir.path().join("none")).is_err());
+        assert!(run(&dir.path().join("none"), &|_, _| ()).is_err());
     }
 }

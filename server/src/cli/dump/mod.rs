@@ -15,7 +15,7 @@ use std::time::Duration;
 use engine::{Entry, OpenError};
 use wal::Lsn;
 
-use super::check::damage_or_usage;
+use super::check::exit_code;
 
 /// Between two looks at a log that had nothing new.
 const FOLLOW_INTERVAL: Duration = Duration::from_millis(100);
@@ -57,7 +57,7 @@ pub(crate) fn run(args: Args) -> ExitCode {
         Err(error) => {
             eprintln!("sluice dump: {error}");
             match error {
-                DumpError::Log(error) => damage_or_usage(&error).into(),
+                DumpError::Log(error) => exit_code(&error).into(),
                 DumpError::Output(_) => super::EXIT_USAGE.into(),
             }
         }

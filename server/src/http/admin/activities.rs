@@ -59,6 +59,7 @@ pub(super) fn routes() -> Api {
             "/api/admin/flashsales",
             list,
             Operation::new(Tag::Activities, "listAllActivities", "All activities, in all states")
+                .about("Those that are archived come from SQL, and are left out while it is away.")
                 .answers::<ListJson<'_>>(200, "All of them by id, and their sums by SKU"),
         )
         .post(
@@ -160,7 +161,10 @@ pub(super) async fn edit(
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
     let id = segment.activity()?;
-    let view = app.engine.activity(id).ok_or(Code::ActivityNotFound)?;
+    let view = app.engine.activity(id).ok_or_else(|| match app.engine.archived(id) {
+        Some(_) => Code::Ended,
+        None => Code::ActivityNotFound,
+    })?;
     let version = version.unwrap_or(view.version);
     let wanted = fields.edit(&view)?;
     let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
@@ -228,8 +232,15 @@ pub(super) async fn detail(
 struct ListJson<'a> {
     server_time: Instant,
     items: Vec<AdminActivityJson<'a>>,
+    /// Without what is archived.
     skus: Vec<SkuJson>,
+    /// Activities that are archived. Those of the highest ids are among the items, as far as SQL
+    /// answers.
+    archived: usize,
 }
+
+/// Archived activities of the list: they grow by the year, the others don't.
+const ARCHIVED_LISTED_MAX: usize = 500;
 
 /// The figures of all activities of one SKU.
 #[derive(Default, JsonSchema, Serialize)]
@@ -245,10 +256,12 @@ struct SkuJson {
 
 /// `GET /api/admin/flashsales`: all of them, by id, and their sums by SKU.
 pub(super) async fn list(State(shared): State<Arc<Shared>>, _: Admin) -> Result<Response, Problem> {
-    let engine = &shared.app()?.engine;
-    let now_ms = engine.now_ms();
-    let mut views = engine.activities();
-    views.sort_unstable_by_key(|view| view.id);
+    let app = shared.app()?;
+    let now_ms = app.engine.now_ms();
+    let views = app.engine.activities();
+    let gone = app.engine.archived_activities();
+    let newest = gone.get(gone.len().saturating_sub(ARCHIVED_LISTED_MAX)..).unwrap_or_default();
+    let rows = archived::activities(app, newest).await.unwrap_or_default();
     let mut skus: BTreeMap<u64, SkuJson> = BTreeMap::new();
     for view in &views {
         let sku = skus.entry(view.terms.sku.get()).or_default();
@@ -259,10 +272,14 @@ pub(super) async fn list(State(shared): State<Arc<Shared>>, _: Admin) -> Result<
         sku.locked += u64::from(view.figures.locked);
         sku.sold += u64::from(view.figures.sold);
     }
+    let live = views.iter().map(|view| AdminActivityJson::at(view, now_ms));
+    let mut items: Vec<_> = live.chain(rows.iter().map(AdminActivityJson::archived)).collect();
+    items.sort_by_key(AdminActivityJson::id);
     json(&ListJson {
         server_time: Instant(now_ms),
-        items: views.iter().map(|view| AdminActivityJson::at(view, now_ms)).collect(),
+        items,
         skus: skus.into_values().collect(),
+        archived: gone.len(),
     })
     .map(IntoResponse::into_response)
 }

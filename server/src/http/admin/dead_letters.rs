@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
+use bridge::sql::archived::ReservationRow;
 use bridge::sql::dead_letter_list::DeadLetterRow;
 use bridge::sql::dead_letters::State as LetterState;
 use engine::core::event::Actor;
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::activities::name;
 use super::page::Page;
-use crate::app::Shared;
+use crate::app::{App, Shared};
+use crate::http;
 use crate::http::input::{Admin, Params, Segment};
 use crate::http::json;
 use crate::http::openapi::{Api, Operation, Tag, nullable};
@@ -94,7 +96,7 @@ pub(super) fn routes() -> Api {
         Operation::new(Tag::Operations, id, summary)
             .about(about)
             .answers::<PurchaseJson<'_>>(200, "The purchase as it is now")
-            .refuses(&[Code::DeadLetterNotFound, Code::AlreadyRolledBack])
+            .refuses(&[Code::DeadLetterNotFound, Code::AlreadyRolledBack, Code::Ended])
             .writes()
             .asks_sql()
     };
@@ -155,9 +157,20 @@ pub(super) async fn retry(
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
     let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
-    let retried = app.engine.dead_letter_retry(named(&segment)?, actor)?;
-    let view = retried.durable().await?.map_err(by_letter)?;
-    json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
+    let id = named(&segment)?;
+    let retried = app.engine.dead_letter_retry(id, actor)?.durable().await?;
+    match retried.map_err(by_letter) {
+        Ok(view) => json(&PurchaseJson::from(&view)).map(IntoResponse::into_response),
+        Err(problem) => match archived(app, id, &problem).await? {
+            Some((LetterState::RolledBack, _)) => Err(Code::AlreadyRolledBack.into()),
+            Some((LetterState::Delivered, row)) => {
+                json(&PurchaseJson::from(&row)).map(IntoResponse::into_response)
+            }
+            // One that is open in an archived activity is paid: no order will be made of it.
+            Some((LetterState::Open, _)) => Err(Code::Ended.into()),
+            None => Err(problem),
+        },
+    }
 }
 
 /// `POST /api/admin/dead-letters/{id}/rollback`: its units go back; a paid one's refund is asked
@@ -170,9 +183,39 @@ pub(super) async fn rollback(
 ) -> Result<Response, Problem> {
     let app = shared.app()?;
     let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
-    let rolled_back = app.engine.dead_letter_rollback(named(&segment)?, actor)?;
-    let view = rolled_back.durable().await?.map_err(by_letter)?;
-    json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
+    let id = named(&segment)?;
+    let rolled_back = app.engine.dead_letter_rollback(id, actor)?.durable().await?;
+    match rolled_back.map_err(by_letter) {
+        Ok(view) => json(&PurchaseJson::from(&view)).map(IntoResponse::into_response),
+        Err(problem) => match archived(app, id, &problem).await? {
+            Some((LetterState::RolledBack, row)) => {
+                json(&PurchaseJson::from(&row)).map(IntoResponse::into_response)
+            }
+            // Its money goes back by a refund of its payment.
+            Some((LetterState::Open, _)) => Err(Code::Ended.into()),
+            Some((LetterState::Delivered, _)) | None => Err(problem),
+        },
+    }
+}
+
+/// Where the dead letter of an archived activity's reservation stands, with the reservation, where
+/// that is what the engine's `refusal` is about.
+async fn archived(
+    app: &App,
+    id: ReservationId,
+    refusal: &Problem,
+) -> Result<Option<(LetterState, ReservationRow)>, Problem> {
+    if refusal.code != Code::DeadLetterNotFound {
+        return Ok(None);
+    }
+    let row = match http::archived::reservation(app, id).await {
+        Ok(row) => row,
+        Err(problem) if problem.code == Code::PurchaseNotFound => return Ok(None),
+        Err(problem) => return Err(problem),
+    };
+    let state = app.orders.breaker.call(app.orders.queries.dead_letter_state(id)).await;
+    let state = state.map_err(|_| Code::DatabaseUnavailable)?;
+    Ok(state.map(|state| (state, row)))
 }
 
 /// The reservation whose dead letter the caller names.

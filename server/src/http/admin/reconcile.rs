@@ -188,6 +188,16 @@ struct ReportJson<'a> {
     differences: u64,
     repaired: u64,
     mismatches: Vec<MismatchJson<'a>>,
+    /// Sides that stand still, and were not compared to their end.
+    uncompared: Vec<UncomparedJson<'a>>,
+}
+
+#[derive(JsonSchema, Serialize)]
+#[schemars(rename = "Uncompared")]
+struct UncomparedJson<'a> {
+    #[schemars(extend("enum" = ["sql", "redis"]))]
+    side: &'static str,
+    why: &'a str,
 }
 
 #[derive(JsonSchema, Serialize)]
@@ -209,6 +219,8 @@ impl<'a> From<&'a Report> for ReportJson<'a> {
             expected: &it.expected,
             repaired: it.repaired,
         });
+        let uncompared = report.uncompared.iter();
+        let uncompared = uncompared.map(|it| UncomparedJson { side: it.side.name(), why: &it.why });
         Self {
             activities: report.activities,
             reservations: report.reservations,
@@ -218,6 +230,7 @@ impl<'a> From<&'a Report> for ReportJson<'a> {
             differences: report.differences,
             repaired: report.repaired,
             mismatches: mismatches.collect(),
+            uncompared: uncompared.collect(),
         }
     }
 }

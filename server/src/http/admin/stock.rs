@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::activities::{name, shown, told};
 use crate::app::Shared;
+use crate::http::archived;
 use crate::http::input::{Admin, IdempotencyKey, Json, Segment, Units};
 use crate::http::json;
 use crate::http::openapi::{Api, Operation, Tag, text_schema};
@@ -110,6 +111,16 @@ pub(super) async fn release(
     let id = segment.reservation()?;
     let actor = Actor { name: &name(&admin), request_id: request_id.as_str() };
     let restored = app.engine.restore(id, None, RestoreReason::Admin, actor);
-    let view = restored?.durable().await??;
-    json(&PurchaseJson::from(&view)).map(IntoResponse::into_response)
+    match restored?.durable().await?.map_err(Problem::from) {
+        Ok(view) => json(&PurchaseJson::from(&view)).map(IntoResponse::into_response),
+        Err(problem) if problem.code == Code::PurchaseNotFound => {
+            let row = archived::reservation(app, id).await?;
+            // Nothing unpaid is archived.
+            if row.status != "rolled_back" {
+                return Err(Code::AlreadyPaid.into());
+            }
+            json(&PurchaseJson::from(&row)).map(IntoResponse::into_response)
+        }
+        Err(problem) => Err(problem),
+    }
 }

@@ -29,17 +29,38 @@ pub(super) struct FileState {
     pub(super) cached: Pages,
     pub(super) durable: Pages,
     pub(super) dirty: BTreeSet<u64>,
+    /// Sectors that a lying sync said were durable; readers still see them.
+    dropped: BTreeSet<u64>,
 }
 
 impl FileState {
+    /// A file that has `pages`, durably.
+    pub(super) fn durable(pages: Pages) -> Self {
+        Self { cached: pages.clone(), durable: pages, ..Self::default() }
+    }
+
+    /// What a sync that succeeds does.
+    pub(super) fn synced(&mut self, lies: bool) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        if lies {
+            self.dropped.append(&mut dirty);
+            return;
+        }
+        for sector in dirty {
+            self.durable.copy_sector(&self.cached, sector);
+            self.dropped.remove(&sector);
+        }
+        self.durable.extend(self.cached.len());
+    }
+
     /// Reads past the cache: what is unsynced is written back first, what is clean comes from the
     /// disk, whatever the cache has in its place.
     pub(super) fn read_uncached(&self, buffer: &mut [u8], offset: u64) -> usize {
-        if self.dirty.is_empty() {
+        if self.dirty.is_empty() && self.dropped.is_empty() {
             return self.durable.read(buffer, offset);
         }
         let mut content = self.durable.clone();
-        for sector in &self.dirty {
+        for sector in self.dirty.union(&self.dropped) {
             content.copy_sector(&self.cached, *sector);
         }
         content.read(buffer, offset)
@@ -122,8 +143,7 @@ impl Image {
                 }
                 index += 1;
             }
-            file.cached = durable.clone();
-            file.durable = durable;
+            *file = FileState::durable(durable);
         }
         let mut names = after.durable_names.clone();
         for (index, op) in after.pending_names.drain(..).enumerate() {
@@ -162,10 +182,8 @@ impl Image {
 
     /// Replaces the content of a file, durably, or makes the file.
     pub fn set_content(&mut self, path: &str, bytes: &[u8]) {
-        let pages = Pages::from_bytes(bytes);
-        let file = FileState { cached: pages.clone(), durable: pages, dirty: BTreeSet::new() };
         self.next_file += 1;
-        self.files.insert(self.next_file, file);
+        self.files.insert(self.next_file, FileState::durable(Pages::from_bytes(bytes)));
         self.names.insert(path.to_owned(), self.next_file);
         self.durable_names.insert(path.to_owned(), self.next_file);
     }
@@ -198,6 +216,18 @@ impl Image {
     /// The names that files got after an I/O error on them.
     pub fn renamed_after_error(&self) -> &[String] {
         &self.reused
+    }
+
+    /// What a sync of directory `path` that succeeds does.
+    pub(super) fn synced_dir(&mut self, path: &str, lies: bool) {
+        let pending = std::mem::take(&mut self.pending_names);
+        for op in pending {
+            if op.dir() != path {
+                self.pending_names.push(op);
+            } else if !lies {
+                op.apply(&mut self.durable_names);
+            }
+        }
     }
 
     /// Moves the wall clock.

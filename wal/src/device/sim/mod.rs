@@ -12,21 +12,24 @@
 //!   Btrfs); readers past the cache see what the disk has, and what is still unsynced.
 //! - A failed write, create or rename may have been done in part or in whole.
 //! - A killed process loses nothing of the cache.
+//! - A sync can be a lie: it succeeds, everybody reads what was written, and a power cut takes it.
 //! - Any operation can be made to fail, once or from then on.
 //!
 //! Everything is deterministic: the clock ticks once a question, random numbers come from a seed.
 
 mod fault;
 mod image;
+mod lie;
 mod pages;
 
-use std::collections::BTreeSet;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub use fault::{Fault, FaultKind, Op};
 pub use image::{Fate, Image};
 use image::{FileState, NameOp, dir_of};
+pub use lie::Lie;
+use lie::Syncs;
 use pages::Pages;
 
 use super::{Device, Entry, File, FileSystem, Lock};
@@ -45,6 +48,7 @@ struct State {
     fault: Option<Fault>,
     faults_hit: u64,
     free_bytes: Option<u64>,
+    syncs: Syncs,
 }
 
 struct Shared {
@@ -205,11 +209,8 @@ impl File for SimFile {
     fn sync_data(&self) -> io::Result<()> {
         match self.shared.begin(Op::Sync) {
             Ok(mut state) => {
-                let file = file_of(&mut state.image, self.file)?;
-                for sector in std::mem::take(&mut file.dirty) {
-                    file.durable.copy_sector(&file.cached, sector);
-                }
-                file.durable.extend(file.cached.len());
+                let lies = state.syncs.lies();
+                file_of(&mut state.image, self.file)?.synced(lies);
                 Ok(())
             }
             Err(error) => {
@@ -259,9 +260,7 @@ impl Device for SimDevice {
         let image = &mut state.image;
         image.next_file += 1;
         let file = image.next_file;
-        let pages = Pages::zeroed(made);
-        let content = FileState { cached: pages.clone(), durable: pages, dirty: BTreeSet::new() };
-        image.files.insert(file, content);
+        image.files.insert(file, FileState::durable(Pages::zeroed(made)));
         if let Some(error) = &error {
             image.note_failure(file, error);
         }
@@ -302,15 +301,8 @@ impl Device for SimDevice {
 
     fn sync_dir(&self, path: &str) -> io::Result<()> {
         let mut state = self.shared.begin(Op::SyncDir)?;
-        let image = &mut state.image;
-        let pending = std::mem::take(&mut image.pending_names);
-        for op in pending {
-            if op.dir() == path {
-                op.apply(&mut image.durable_names);
-            } else {
-                image.pending_names.push(op);
-            }
-        }
+        let lies = state.syncs.lies();
+        state.image.synced_dir(path, lies);
         Ok(())
     }
 

@@ -98,3 +98,27 @@ fn an_operation_that_failed_may_have_been_done_all_the_same() {
         assert_eq!(device.image().paths(), [path]);
     }
 }
+
+#[test]
+fn a_lying_sync_shows_everybody_what_a_power_cut_then_takes() {
+    for lasting in [false, true] {
+        let (device, file) = device_with_file();
+        device.set_lie(Some(Lie { at: 2, lasting }));
+        for (byte, offset) in [(7, 0), (8, 512)] {
+            file.write_at(&[byte; 512], offset).unwrap();
+            file.sync_data().unwrap();
+        }
+        device.rename("wal/a", "wal/b").unwrap();
+        device.sync_dir("wal").unwrap();
+        let mut bytes = [0; 4096];
+        device.open_uncached("wal/b").unwrap().read_at(&mut bytes, 0).unwrap();
+        assert_eq!((bytes[0], bytes[512]), (7, 8), "nobody can tell while the power stays on");
+        assert_eq!(device.image().unsynced(), (0, 0));
+        let after = device.image().power_cut(|_| Fate::New, |_| true);
+        // The first sync was the directory's that holds the file.
+        let (path, kept) = if lasting { ("wal/a", 0) } else { ("wal/b", 8) };
+        assert_eq!(after.paths(), [path]);
+        let content = after.content(path).unwrap();
+        assert_eq!((content[0], content[512]), (0, kept));
+    }
+}

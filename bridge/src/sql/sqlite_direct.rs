@@ -1,0 +1,240 @@
+//! SQLite on the caller's own thread: how the sink writes.
+//!
+//! The sink has a thread to itself, so nothing is won by handing statements to another, and much is
+//! lost: at every order's share of a batch the hand-over, the copies of its values and the text of
+//! statements of many rows cost as much as SQLite itself. Here each row is one execution of a
+//! statement that was prepared once. That is less work for SQLite, too: a statement of one row
+//! needs no journal of its own to be undone by, one of many rows does.
+//!
+//! Whoever shares a thread with others goes through [`SqliteStore`](super::sqlite::SqliteStore):
+//! here a call blocks while another writer is at work, and while a commit is synced.
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ToSql};
+use sqlx::sqlite::SqliteConnectOptions;
+
+use super::chunks::Meaning;
+use super::sqlite::{BUSY_TIMEOUT, CACHE_KIB, CHECKPOINT_PAGES, STATEMENTS_CACHED};
+use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value, part_name};
+
+/// The database file, with one connection for writing.
+#[derive(Debug)]
+pub struct DirectStore {
+    options: SqliteConnectOptions,
+    /// `None` before the first use and after a transaction that was not committed cleanly: a
+    /// connection in doubt is never used again.
+    connection: Option<Connection>,
+}
+
+impl DirectStore {
+    /// A store that connects when it is first used.
+    pub fn new(options: SqliteConnectOptions) -> Self {
+        Self { options, connection: None }
+    }
+
+    /// The settings are those of [`connect_options`](super::sqlite::connect_options).
+    fn connect(&self) -> Result<Connection, rusqlite::Error> {
+        // No mutex: a connection is used by one thread at a time, the borrow checker sees to it.
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
+            | OpenFlags::SQLITE_OPEN_CREATE
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(self.options.get_filename(), flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        connection.pragma_update(None, "foreign_keys", false)?;
+        connection.pragma_update(None, "cache_size", -i64::from(CACHE_KIB))?;
+        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
+        Ok(connection)
+    }
+}
+
+impl Store for DirectStore {
+    type Transaction<'a> = DirectTransaction<'a>;
+
+    async fn begin(&mut self) -> Result<DirectTransaction<'_>, StoreError> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => self.connect()?,
+        };
+        connection.execute_batch("BEGIN IMMEDIATE")?;
+        Ok(DirectTransaction { connection, home: self })
+    }
+}
+
+/// A transaction of a [`DirectStore`]. It owns the connection: only a clean commit gives it back,
+/// everything else closes it, and with it what was not committed.
+#[derive(Debug)]
+pub struct DirectTransaction<'a> {
+    connection: Connection,
+    home: &'a mut DirectStore,
+}
+
+impl DirectTransaction<'_> {
+    fn insert_rows(&self, rows: &Rows<'_>) -> Result<(), StoreError> {
+        let (name, Table { columns, .. }) = (rows.table_name(), rows.table());
+        let marks = vec!["?"; columns.len()].join(", ");
+        let text = format!("INSERT INTO {name} ({}) VALUES ({marks})", columns.join(", "));
+        let mut statement = self.connection.prepare_cached(&text)?;
+        let mut indexes = Vec::new();
+        let mut first = None;
+        for index in 0..rows.len() {
+            let Err(source) = execute(&mut statement, rows.values(index, 1)) else { continue };
+            match meaning(&source) {
+                Meaning::Duplicate => {
+                    let source = source.into();
+                    return Err(StoreError::Duplicate { row: rows.name(index), source });
+                }
+                // SQLite undid that row alone: the others are tried too, so that all that are
+                // refused are known at once. The transaction is given up after.
+                Meaning::Refused => {
+                    indexes.push(index);
+                    first.get_or_insert((rows.name(index), source.into()));
+                }
+                Meaning::Unavailable => return Err(source.into()),
+            }
+        }
+        match first {
+            None => Ok(()),
+            Some((row, source)) => Err(StoreError::Refused { row, indexes, source }),
+        }
+    }
+
+    fn update_rows(&self, rows: &Rows<'_>) -> Result<u64, StoreError> {
+        let (name, Table { columns, key_columns, .. }) = (rows.table_name(), rows.table());
+        let pairs = |from: usize, to: usize, separator: &str| {
+            let pair = |number: usize| format!("{} = ?{number}", columns[number - 1]);
+            (from..=to).map(pair).collect::<Vec<_>>().join(separator)
+        };
+        let set = pairs(key_columns + 1, columns.len(), ", ");
+        let matches = pairs(1, *key_columns, " AND ");
+        let text = format!("UPDATE {name} SET {set} WHERE {matches}");
+        let mut statement = self.connection.prepare_cached(&text)?;
+        let mut hit = 0;
+        for index in 0..rows.len() {
+            hit +=
+                execute(&mut statement, rows.values(index, 1)).map_err(|source| {
+                    match meaning(&source) {
+                        Meaning::Duplicate | Meaning::Refused => StoreError::Refused {
+                            row: rows.name(index),
+                            indexes: Vec::new(),
+                            source: source.into(),
+                        },
+                        Meaning::Unavailable => source.into(),
+                    }
+                })?;
+        }
+        Ok(hit)
+    }
+
+    fn delete_rows(&self, rows: &Rows<'_>) -> Result<u64, StoreError> {
+        let (name, Table { columns, key_columns, .. }) = (rows.table_name(), rows.table());
+        assert!(columns.len() == *key_columns, "a row to delete is its key");
+        let matches: Vec<_> = columns.iter().map(|key| format!("{key} = ?")).collect();
+        let text = format!("DELETE FROM {name} WHERE {}", matches.join(" AND "));
+        let mut statement = self.connection.prepare_cached(&text)?;
+        let mut hit = 0;
+        for index in 0..rows.len() {
+            hit += execute(&mut statement, rows.values(index, 1))?;
+        }
+        Ok(hit)
+    }
+
+    fn select_rows(&self, lookup: &Lookup, keys: &[Value<'_>]) -> Result<Vec<Record>, StoreError> {
+        let (columns, key) = (lookup.columns.join(", "), lookup.key);
+        let from = part_name(lookup.from, lookup.part);
+        let only = lookup.only.map(|(column, text)| format!("{column} = '{text}' AND "));
+        let only = only.unwrap_or_default();
+        let text = format!("SELECT {columns} FROM {from} WHERE {only}{key} = ?");
+        let mut statement = self.connection.prepare_cached(&text)?;
+        let mut records = Vec::with_capacity(keys.len());
+        for key in keys {
+            statement.raw_bind_parameter(1, key)?;
+            let mut rows = statement.raw_query();
+            while let Some(row) = rows.next()? {
+                records.push(record(row, lookup.columns.len())?);
+            }
+        }
+        Ok(records)
+    }
+}
+
+// What is empty is not even prepared: a batch has rows for few of the tables.
+impl Transaction for DirectTransaction<'_> {
+    async fn insert(&mut self, rows: &Rows<'_>) -> Result<(), StoreError> {
+        if rows.is_empty() { Ok(()) } else { self.insert_rows(rows) }
+    }
+
+    async fn update(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
+        if rows.is_empty() { Ok(0) } else { self.update_rows(rows) }
+    }
+
+    async fn select(
+        &mut self,
+        lookup: &Lookup,
+        keys: &[Value<'_>],
+    ) -> Result<Vec<Record>, StoreError> {
+        if keys.is_empty() { Ok(Vec::new()) } else { self.select_rows(lookup, keys) }
+    }
+
+    async fn delete(&mut self, rows: &Rows<'_>) -> Result<u64, StoreError> {
+        if rows.is_empty() { Ok(0) } else { self.delete_rows(rows) }
+    }
+
+    async fn commit(self) -> Result<(), StoreError> {
+        self.connection.execute_batch("COMMIT")?;
+        self.home.connection = Some(self.connection);
+        Ok(())
+    }
+}
+
+/// Runs `statement` with `values`, one for each of its placeholders; how many rows it hit.
+fn execute(
+    statement: &mut CachedStatement<'_>,
+    values: &[Value<'_>],
+) -> Result<u64, rusqlite::Error> {
+    for (number, value) in (1_usize..).zip(values) {
+        statement.raw_bind_parameter(number, value)?;
+    }
+    statement.raw_execute().map(|hit| hit as u64)
+}
+
+impl ToSql for Value<'_> {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::Borrowed(match self {
+            Self::Null => ValueRef::Null,
+            Self::Integer(value) => ValueRef::Integer(*value),
+            Self::Text(value) => ValueRef::Text(value.as_bytes()),
+            Self::Bytes(value) => ValueRef::Blob(value),
+        }))
+    }
+}
+
+fn record(row: &Row<'_>, width: usize) -> Result<Record, StoreError> {
+    let value = |index| {
+        Ok(match row.get_ref(index)? {
+            ValueRef::Null => Value::Null,
+            ValueRef::Integer(value) => Value::Integer(value),
+            ValueRef::Text(value) => match str::from_utf8(value) {
+                Ok(text) => Value::text(text.to_owned()),
+                Err(_) => return Err(StoreError::Unreadable { column: index }),
+            },
+            ValueRef::Blob(value) => Value::bytes(value.to_vec()),
+            ValueRef::Real(_) => return Err(StoreError::Unreadable { column: index }),
+        })
+    };
+    (0..width).map(value).collect::<Result<_, _>>().map(Record)
+}
+
+/// What `error` means for the rows.
+fn meaning(error: &rusqlite::Error) -> Meaning {
+    use rusqlite::ffi::{SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE};
+    match error.sqlite_error() {
+        Some(error) if error.code == ErrorCode::ConstraintViolation => match error.extended_code {
+            SQLITE_CONSTRAINT_PRIMARYKEY | SQLITE_CONSTRAINT_UNIQUE => Meaning::Duplicate,
+            _ => Meaning::Refused,
+        },
+        _ => Meaning::Unavailable,
+    }
+}
