@@ -184,3 +184,54 @@ fn a_full_disk_stops_purchases_alone_and_they_resume_when_there_is_room() {
     let [locked, sold, rolled_back] = [checked.locked, checked.sold, checked.rolled_back];
     assert_eq!([locked, sold, rolled_back], [accepted - 2, 1, 1]);
 }
+
+#[test]
+fn a_disk_full_of_other_things_does_not_stop_a_sale_that_snapshots_make_room_for() {
+    let scratch = scratch();
+    // The orders lie elsewhere: what they have not got, the log would have to keep.
+    let database = format!("sqlite:{}", scratch.path().join("orders.db").display());
+    let disk = SmallDisk::start(scratch.path(), &["--database", &database]);
+    let server = &disk.server;
+    let activity = server.activity(&json!({ "stock": 100_000 }));
+    let mut connection = Connection::new(server.address);
+    let mut next_user = 1;
+    let mut sell = |purchases: u64| {
+        let last = next_user + purchases;
+        let mut accepted = Instant::now();
+        while next_user < last {
+            let answer = buy(&mut connection, activity, next_user);
+            if answer.status == 202 {
+                (next_user, accepted) = (next_user + 1, Instant::now());
+                continue;
+            }
+            assert_eq!(answer.body["code"], "overloaded", "{answer:?}");
+            let state = || metrics(server, &["sluice_snapshot", "sluice_log_"]);
+            assert!(accepted.elapsed() < PATIENCE, "stopped at {next_user}: {}", state());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    sell(6 * SEGMENT_PURCHASES);
+    assert_eq!(snapshots_made(server), 0, "by its size none is due");
+    disk.fill();
+    // More than the spares that are there can take.
+    sell(PURCHASES_MAX + 4 * SEGMENT_PURCHASES);
+    assert!(snapshots_made(server) >= 2, "the log lives on what it gave back");
+    let ballast = fs::metadata(disk.ballast()).unwrap().len();
+    assert!(ballast > DISK_BYTES / 8, "the disk was full of other things: {ballast}");
+    let sold = next_user - 1;
+    let [total, available, locked, _] = server.figures(activity);
+    assert_eq!((total, available, locked), (100_000, 100_000 - sold, sold));
+}
+
+/// Lines of the metrics whose names begin with one of `names`.
+fn metrics(server: &Server, names: &[&str]) -> String {
+    let text = server.call("GET", "/metrics", &[], "").body;
+    let is_wanted = |line: &&str| names.iter().any(|name| line.starts_with(name));
+    text.lines().filter(is_wanted).collect::<Vec<_>>().join(", ")
+}
+
+fn snapshots_made(server: &Server) -> u64 {
+    let text = server.call("GET", "/metrics", &[], "").body;
+    let line = text.lines().find_map(|line| line.strip_prefix("sluice_snapshots_made_total "));
+    line.unwrap().parse().unwrap()
+}

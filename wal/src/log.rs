@@ -101,6 +101,11 @@ impl Log {
         self.inner.parts.spares.check(&*self.inner.parts.device);
     }
 
+    /// Whether the disk had no room for the spare segment that was to be made last.
+    pub fn is_out_of_room(&self) -> bool {
+        self.inner.parts.spares.is_out_of_room()
+    }
+
     /// Refuses new records and makes those that wait durable: nothing changes any more. Returns the
     /// chain of the last frame with records, where this process knows it.
     pub fn quiesce(&self) -> Result<Option<u32>, LogUnavailable> {

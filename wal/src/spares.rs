@@ -42,6 +42,8 @@ struct Pool {
     /// How many there should be, by the rate at which segments are filled.
     target: usize,
     rotated_us: u64,
+    /// The last one that was tried found no room.
+    out_of_room: bool,
     stopped: bool,
 }
 
@@ -83,6 +85,7 @@ impl Spares {
             next_number: 1,
             target: SPARES,
             rotated_us: 0,
+            out_of_room: false,
             stopped: false,
         };
         for entry in device.list(names::WAL_DIR)? {
@@ -109,6 +112,7 @@ impl Spares {
         let path = {
             let mut pool = self.pool.lock();
             if pool.spares.len() >= pool.target {
+                pool.out_of_room = false;
                 return Ok(SpareMade::Enough);
             }
             pool.next_path()
@@ -116,6 +120,7 @@ impl Spares {
         match device.create_zeroed(&path, self.segment_bytes) {
             Ok(()) => {
                 let mut pool = self.pool.lock();
+                pool.out_of_room = false;
                 pool.spares.push_back(Spare::made(path, 0));
                 admit(&pool, intake);
                 Ok(SpareMade::Made)
@@ -123,6 +128,7 @@ impl Spares {
             Err(error) if may_pass(&error) => {
                 // What was written of it takes room that others need.
                 let _ = device.remove(&path);
+                self.pool.lock().out_of_room = true;
                 Ok(SpareMade::NoRoom)
             }
             Err(source) => Err(Failed { path, source }),
@@ -209,6 +215,11 @@ impl Spares {
         let mut pool = self.pool.lock();
         pool.spares.extend(spares);
         admit(&pool, intake);
+    }
+
+    /// Whether the last one that was to be made found no room.
+    pub(crate) fn is_out_of_room(&self) -> bool {
+        self.pool.lock().out_of_room
     }
 
     /// Number of spares.

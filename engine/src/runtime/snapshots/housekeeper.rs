@@ -95,7 +95,9 @@ impl Drop for Housekeeper {
 }
 
 impl Inner {
-    /// Makes a snapshot where one is due; else gives back what sinks have confirmed since.
+    /// Makes a snapshot where one is due; else gives back what sinks have confirmed since. On a
+    /// full disk one is due as soon as it is smaller than the log that it stands for: it is what
+    /// lets the log live on its own segments.
     fn keep_house(self: &Arc<Self>, stopped: &dyn Fn() -> bool) -> Result<(), SnapshotMakeError> {
         if self.log.is_poisoned() {
             return Ok(());
@@ -103,10 +105,11 @@ impl Inner {
         let house = &self.house;
         let last_bytes = self.log.snapshot().map_or(0, |it| it.bytes);
         let (behind, due) = (self.log.bytes_beyond_snapshot(), house.snapshot_after_bytes);
-        let due = due.max(last_bytes);
+        let due = if self.log.is_out_of_room() { last_bytes } else { due.max(last_bytes) };
         let engine = Engine { inner: Arc::clone(self), handle: Handle::default() };
         // Not at the start: most starts end before there is anything to make room for.
-        if behind > due / 2 && !house.reserved.swap(true, Ordering::Relaxed) {
+        let is_begun = behind > self.log.format().segment_bytes.min(due / 2);
+        if is_begun && !house.reserved.swap(true, Ordering::Relaxed) {
             engine.reserve_room();
         }
         if behind <= due {
@@ -114,7 +117,9 @@ impl Inner {
             return Ok(());
         }
         match engine.snapshot_unless(stopped) {
-            Ok(None) | Err(SnapshotMakeError::Stopped) => Ok(()),
+            Err(SnapshotMakeError::Stopped) => Ok(()),
+            // No segment was sealed since the last one.
+            Ok(None) => Ok(self.log.retire().map(drop)?),
             Ok(Some(made)) => {
                 house.made.fetch_add(1, Ordering::Relaxed);
                 *house.last_failure.lock() = None;
@@ -128,6 +133,10 @@ impl Inner {
                 if let SnapshotMakeError::Load(_) = error {
                     // The log reaches back to the snapshot before: the next is made from there.
                     self.log.pass_over_snapshot();
+                }
+                if let SnapshotMakeError::Io(_) = error {
+                    // What was set aside went into the attempt.
+                    engine.reserve_room();
                 }
                 let failed = Err(error);
                 (house.on_snapshot)(&failed);

@@ -11,7 +11,7 @@ use wal::{
 use super::super::engine::Engine;
 use super::super::error::ReplayError;
 use super::super::replay::Replayed;
-use super::{GROUP_BYTES_MAX, RESERVE_BYTES_MIN, SnapshotLoadError, load};
+use super::{GROUP_BYTES_MAX, RESERVE_BYTES_MIN, RESERVE_BYTES_SCARCE, SnapshotLoadError, load};
 use crate::core::control::Control;
 use crate::core::digest::digest;
 use crate::core::shard::Shard;
@@ -117,8 +117,11 @@ impl Engine {
     /// the log give room back. A disk that is full already has none to set aside. The engine's
     /// threads do it by themselves.
     pub fn reserve_room(&self) {
-        let last_bytes = self.inner.log.snapshot().map_or(0, |it| it.bytes);
-        let _ = self.inner.log.reserve_room((last_bytes + last_bytes / 2).max(RESERVE_BYTES_MIN));
+        let log = &self.inner.log;
+        let last_bytes = log.snapshot().map_or(0, |it| it.bytes);
+        let needed = (last_bytes + last_bytes / 2).max(RESERVE_BYTES_SCARCE);
+        let wished = log.reserve_room(needed.max(RESERVE_BYTES_MIN));
+        let _ = wished.or_else(|_| log.reserve_room(needed));
     }
 
     /// Replays `from..=to`, group by group of lanes, into `writer`. Returns the records replayed

@@ -40,6 +40,9 @@ pub(crate) const GROUP_BYTES_MAX: u64 = 256 << 20;
 /// Room set aside on the disk for the next snapshot, at least; else half again the last one.
 pub(crate) const RESERVE_BYTES_MIN: u64 = 16 << 20;
 
+/// The same on a disk that has not as much: enough for the state of a small sale.
+pub(crate) const RESERVE_BYTES_SCARCE: u64 = 1 << 20;
+
 /// Log beyond the newest snapshot after which the next is made, unless the last one was larger:
 /// about two million purchases, a second or two of replay.
 pub(crate) const SNAPSHOT_AFTER_BYTES: u64 = 256 << 20;
