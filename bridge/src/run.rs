@@ -36,9 +36,8 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 const HALTED_WAIT: Duration = Duration::from_secs(5);
 
 /// How far apart two transactions begin while orders come fast. Each costs its sync and a copy of
-/// every index page it touched, however few orders share them: at 10,000 orders a second, waiting
-/// this long halves the processor time of an order. It is time that an order is invisible, too: far
-/// below what a person sees.
+/// every index page it touched, however few orders share them. It is time that an order is
+/// invisible, too: far below what a person sees.
 const PACE: Duration = Duration::from_millis(50);
 
 /// From this many records in a batch on, orders come fast. One buyer at a time never waits.

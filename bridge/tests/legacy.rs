@@ -403,7 +403,7 @@ async fn a_unit_of_a_refused_reservation_is_nobody_elses(place: Place) {
     let report = source.adopt(&engine, nowhere).await.unwrap();
     assert_eq!((report.refused.count, engine.durable_lsn()), (1, lsn), "{report:?}");
     // until it is another row.
-    let other = "UPDATE flashsale_pre_deductions SET user_id = 31 WHERE id = 8";
+    let other = "UPDATE flashsale_pre_deductions SET client_request_id = 'x' WHERE id = 8";
     older.place.execute(other).await;
     let unread = source.adopt(&engine, nowhere).await;
     assert!(matches!(unread, Err(LegacyError::Keys(_))), "{unread:?}");

@@ -132,7 +132,10 @@ impl Take<'_> {
             }
             Err(refusal) => {
                 self.report.refused.add(format!("{name}: {}", said(refusal)));
-                self.left.add(digest);
+                // Units, and places in a limit, may be free by a later start.
+                if !matches!(refusal, Refusal::SoldOut | Refusal::LimitReached) {
+                    self.left.add(digest);
+                }
                 return self.keep_out(name, &facts);
             }
         };

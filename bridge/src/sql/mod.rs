@@ -9,8 +9,8 @@
 //!
 //! [`sink`] drives; [`fill`] writes a database that the log has passed by; `fold` and the tables
 //! beside it are free of any dialect; [`store`] is the seam to the database, [`sqlite`] and
-//! [`mysql`] implement it, [`sqlite_direct`] for the sink itself; [`database`] is either of them as
-//! a URL names it. [`queries`] and [`accounts`] are what the server reads and writes there.
+//! [`mysql`] implement it, and [`sqlite_direct`] for the sink itself; [`database`] is any of them
+//! as a URL names it. [`queries`] and [`accounts`] are what the server reads and writes there.
 
 pub mod accounts;
 mod activities;

@@ -2,7 +2,7 @@
 //!
 //! It keeps what a transaction promises and nothing more: a commit is all or nothing, a key is
 //! unique, and what was committed stays, until it is told to come back as an older self
-//! ([`SimSql::fail_over`]), as a replica does that was behind, or as an empty one.
+//! ([`SimSql::fail_over`]), as a replica does that was behind.
 //!
 //! | what befalls an operation | what is left |
 //! |---|---|
@@ -96,18 +96,17 @@ impl SimSql {
         }
     }
 
-    /// Comes back as one of its older selves, or is replaced by an empty one; whether there was an
-    /// older self.
+    /// Comes back as one of its older selves; whether there was one.
     pub(super) fn fail_over(&self) -> bool {
         let mut shared = self.0.borrow_mut();
         if shared.older.is_empty() {
             return false;
         }
         let count = shared.older.len();
-        let at = shared.random.index(count + 1);
-        // What is newer than that self never happened; before the first there was nothing.
-        shared.older.truncate(at);
-        shared.database = shared.older.last().cloned().unwrap_or_default();
+        let at = shared.random.index(count);
+        // What is newer than that self never happened.
+        shared.older.truncate(at + 1);
+        shared.database = shared.older[at].clone();
         shared.stranger = None;
         shared.fail_overs += 1;
         true
