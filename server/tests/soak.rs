@@ -95,7 +95,7 @@ fn peak(server: &Server) -> (f64, u64) {
 
 /// One round at `rate` requests a second; what was accepted, and what was answered.
 fn round(server: &Server, rate: f64, seconds: u64) -> (u64, u64) {
-    let shoppers = ((rate * seconds as f64) as u64).max(1_000).to_string();
+    let shoppers = (rate.ceil() * seconds as f64).max(1_000.0).to_string();
     let (rate, duration) = (format!("{rate:.0}"), format!("{seconds}s"));
     let pace = ["--rate", &rate, "--duration", &duration];
     let who = ["--profile", "sold-out", "--shoppers", &shoppers];

@@ -182,10 +182,10 @@ async fn record(
     let facts = archived::payment_facts(app, &callback).await?;
     let archived = facts.as_ref().map(PaymentFacts::as_command);
     let recorded = app.engine.record_payment(&Callback { archived, ..callback })?.durable().await?;
-    Ok(recorded.map_err(|refusal| match refusal {
+    recorded.map_err(|refusal| match refusal {
         // Without a row the projection has lost what the log had, or it was archived only now: the
         // provider says it again.
         Refusal::Archived => Problem::from(Code::DatabaseUnavailable),
         refusal => refusal.into(),
-    })?)
+    })
 }

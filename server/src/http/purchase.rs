@@ -106,6 +106,9 @@ pub(super) fn routes() -> Api {
 /// 202.
 type Accepted = (PurchaseOutcome, Vec<u8>);
 
+/// What SQL says of a purchase that was made before, if it was.
+type Asked<'a> = Pin<Box<dyn Future<Output = Result<Option<Accepted>, Problem>> + Send + 'a>>;
+
 /// What came of it.
 pub(super) type Bought = Result<Accepted, Problem>;
 
@@ -230,7 +233,7 @@ fn known_in_sql<'a>(
     segment: &Segment,
     caller: Caller,
     wanted: &'a Wanted,
-) -> Option<Pin<Box<dyn Future<Output = Result<Option<Accepted>, Problem>> + Send + 'a>>> {
+) -> Option<Asked<'a>> {
     let app = shared.app().ok()?;
     let activity = segment.activity().ok()?;
     app.engine.archived(activity)?;

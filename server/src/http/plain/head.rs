@@ -70,6 +70,7 @@ const NAMES: [(&str, Option<Field>); 17] = [
 
 /// What the bytes of a connection begin with.
 #[derive(PartialEq, Eq, Debug)]
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack for the length of a look")]
 pub(super) enum Verdict<'a> {
     /// A head that is not whole yet, and may become a plain one.
     Incomplete,

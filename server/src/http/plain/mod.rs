@@ -29,6 +29,7 @@ use answer::Envelope;
 use head::{Field, Head, Verdict};
 
 /// What a connection has sent.
+#[expect(clippy::large_enum_variant, reason = "moved once; a box would be an allocation each")]
 pub(crate) enum Sent<'a> {
     /// The beginning of a request that may become a plain one; whether its head is whole.
     Part { has_head: bool },
