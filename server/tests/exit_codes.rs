@@ -305,7 +305,7 @@ fn a_file_system_that_takes_no_writes_is_refused() {
     }
     command.args(["--mount", "sh", "-c", script, "sh"]).arg(data_dir.path());
     let output = command.arg(env!("CARGO_BIN_EXE_sluice")).output().unwrap();
-    assert_refused(&output, USAGE, &["ead-only"]);
+    assert_refused(&output, REFUSED, &["ead-only"]);
     assert!(before == tree(data_dir.path()), "changed on disk");
 }
 

@@ -75,8 +75,9 @@ fn log_exit_code(error: &wal::OpenError) -> u8 {
             // The directory named is none that this user can keep a log in.
             io::ErrorKind::NotADirectory
             | io::ErrorKind::PermissionDenied
-            | io::ErrorKind::Unsupported
-            | io::ErrorKind::ReadOnlyFilesystem => 2,
+            | io::ErrorKind::Unsupported => 2,
+            // It is there, and no file system for a log.
+            io::ErrorKind::ReadOnlyFilesystem => 3,
             _ => 4,
         },
         _ => 3,
