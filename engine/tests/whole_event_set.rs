@@ -422,10 +422,7 @@ fn an_archived_activity_leaves_a_tombstone_that_answers_ended() {
     let (ordinal, total) = (Ordinal::new(6).unwrap(), 1);
     let create = Command::Create { actor: ACTOR, ordinal, total, definition: DEFINITION };
     assert_eq!(sale.decide(&create), Outcome::Refused(Refusal::ActivityExists));
-    assert_eq!(
-        sale.decide(&Command::Publish { actor: ACTOR }),
-        Outcome::Refused(Refusal::UnknownActivity)
-    );
+    assert_eq!(sale.decide(&Command::Publish { actor: ACTOR }), Outcome::Refused(Refusal::Ended));
 
     let before = digest(&sale.shard);
     let nothing_moves = ApplyError::Refund(own(1));

@@ -205,7 +205,8 @@ fn listen(settings: &Settings, shared: &Arc<Shared>) -> Result<Listening, ServeE
     let apart = match apart {
         Some(socket) => {
             let socket = TcpListener::from_std(socket)?;
-            let listener = Listener::new(socket, house(http::metrics_router(shared)));
+            let listener =
+                Listener::new(socket, house(http::metrics_router(shared)).that_sells_nothing());
             Some(tokio::spawn(listener.run()))
         }
         None => None,

@@ -233,5 +233,12 @@ fn metrics_can_have_an_address_of_their_own() {
     assert!(scraped.body.contains("sluice_ready 1\n"), "{scraped:?}");
     let api = Connection::to(port).call("GET", "/api/flashsales", &[], "");
     assert_eq!(api.verdict(), (404, "not_found".to_owned()));
+    // Nor does it sell: whatever stands before the other address would be passed by.
+    let bearer = format!("Bearer {}", token(7, "user"));
+    let headers = [("Authorization", bearer.as_str())];
+    let path = "/api/flashsales/30001/purchase";
+    let body = r#"{"client_request_id":"past-the-door"}"#;
+    let bought = Connection::to(port).call("POST", path, &headers, body);
+    assert_eq!(bought.verdict(), (404, "not_found".to_owned()));
     assert_eq!(server.call("GET", "/metrics", &[], "").verdict(), (404, "not_found".to_owned()));
 }

@@ -12,6 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
+use std::time::Duration;
 
 use common::python::run;
 use common::{PATIENCE, Server, python, sluice, wait};
@@ -58,12 +59,18 @@ impl Certificates {
     }
 
     fn serve(&self) -> Server {
+        self.serve_with("10s")
+    }
+
+    /// Where a request may take so long.
+    fn serve_with(&self, request_timeout: &str) -> Server {
         let (certificate, key) = (self.path("certificate.pem"), self.path("key.pem"));
-        let files = [
+        let env = [
             ("SLUICE_RESP__TLS_CERTIFICATE_FILE", certificate.as_str()),
             ("SLUICE_RESP__TLS_KEY_FILE", key.as_str()),
+            ("SLUICE_RESP__REQUEST_TIMEOUT", request_timeout),
         ];
-        Server::start_with(&["--resp-listen", "127.0.0.1:0"], &files)
+        Server::start_with(&["--resp-listen", "127.0.0.1:0"], &env)
     }
 
     /// A conversation that has not begun yet.
@@ -195,6 +202,22 @@ fn what_is_no_tls_is_hung_up_on_and_others_are_undisturbed() {
     let mut heard = vec![0; replies.len()];
     peer.read_exact(&mut heard).unwrap();
     assert_eq!(heard, replies);
+}
+
+#[test]
+fn a_request_that_comes_byte_by_byte_is_given_no_more_time_than_without_tls() {
+    let certificates = Certificates::new();
+    let server = certificates.serve_with("300ms");
+    let mut slow = certificates.connect(&server);
+    let (commands, _) = echoes(1, 60_000);
+    // Each byte is a record of its own.
+    for byte in commands {
+        if slow.write_all(&[byte]).and_then(|()| slow.flush()).is_err() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it was waited for, ten minutes long");
 }
 
 #[test]

@@ -291,6 +291,8 @@ pub(crate) fn cargo() -> Command {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Barrier;
+
     use super::*;
 
     fn step(work: Work) -> Step {
@@ -313,17 +315,26 @@ mod tests {
         assert_eq!(failed, [false, true]);
     }
 
+    /// The steps of two lanes that have begun.
+    static BEGUN: Barrier = Barrier::new(2);
+
     #[test]
     fn after_a_failure_no_lane_begins_another_step() {
-        let fast =
-            vec![step(Work::Call(fails)), step(Work::Call(|| unreachable!("after a failure")))];
-        let waits = || {
-            thread::sleep(Duration::from_millis(200));
+        let fast = || {
+            BEGUN.wait();
+            fails()
+        };
+        let slow = || {
+            BEGUN.wait();
+            // The other lane has nothing left to do but to say that it failed.
+            thread::sleep(Duration::from_secs(1));
             Ok(())
         };
-        let slow =
-            vec![step(Work::Call(waits)), step(Work::Call(|| unreachable!("the other lane")))];
-        let outcomes = run_lanes(&[fast, slow]);
+        let never = || unreachable!("a step after a failed one");
+        let lanes = [fast as fn() -> _, slow].map(|first| {
+            [first, never].map(|function| step(Work::Call(function))).into_iter().collect()
+        });
+        let outcomes = run_lanes(&lanes);
         let failed: Vec<bool> = outcomes.iter().map(|outcome| outcome.failure.is_some()).collect();
         assert_eq!(failed, [true, false], "in the order of the lanes");
     }

@@ -108,13 +108,15 @@ impl<W: Witness> Replayed<W> {
             return Ok(0);
         }
         let purchases = records.iter().map_while(|record| {
-            let purchase = read(record)?;
+            let mut purchase = read(record)?;
+            purchase.at_ms += u64::from(planted::has(Bug::ReplayedAtAnotherTime));
             (record.shard == first.shard && purchase.activity == activity).then_some(purchase)
         });
         let purchases: Vec<_> = purchases.collect();
         till.fetch(purchases.iter().map(|purchase| purchase.user));
         for (record, purchase) in records.iter().zip(&purchases) {
-            let request_hash = requests.hash_bytes(purchase.request_id);
+            let forgotten = u128::from(planted::has(Bug::RequestForgottenInReplay));
+            let request_hash = requests.hash_bytes(purchase.request_id) ^ forgotten;
             let taken = till.replay(purchase, record.shard_seq, request_hash);
             taken.map_err(|why| (record.lsn, why.into()))?;
             self.last_ms = self.last_ms.max(purchase.at_ms);

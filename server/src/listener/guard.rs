@@ -44,11 +44,6 @@ impl Phase {
         self.0.store(IDLE, Ordering::Relaxed);
     }
 
-    /// A request has begun, with bytes that came behind the one before.
-    pub(super) fn begun(&self) {
-        self.0.store(HEAD, Ordering::Relaxed);
-    }
-
     fn get(&self) -> u8 {
         self.0.load(Ordering::Relaxed)
     }
@@ -88,6 +83,12 @@ impl<S> Guard<S> {
     /// Lets somebody else read what was read already.
     pub(super) fn give_back(&mut self, bytes: Vec<u8>) {
         self.ahead = bytes.into();
+    }
+
+    /// A request has begun, with bytes that came behind the one before: its time begins now.
+    pub(super) fn begun(&mut self) {
+        self.phase.0.store(HEAD, Ordering::Relaxed);
+        self.read_clock.phase = NONE;
     }
 }
 
@@ -247,6 +248,26 @@ mod tests {
             .start_paused(true)
             .build()
             .unwrap()
+    }
+
+    #[test]
+    fn a_request_behind_another_has_its_own_time() {
+        paused().block_on(async {
+            let (mut client, server) = duplex(1024);
+            let mut guard = Guard::new(server, Phase::default(), PATIENCE);
+            let started = Instant::now();
+            client.write_all(b"a").await.unwrap();
+            let mut byte = [0; 1];
+            guard.read_exact(&mut byte).await.unwrap();
+            // The rest of it, and of those behind it, takes four seconds.
+            tokio::time::timeout(Duration::from_secs(4), guard.read_exact(&mut byte))
+                .await
+                .unwrap_err();
+            guard.begun();
+            let late = guard.read_exact(&mut byte).await.unwrap_err();
+            assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+            assert_eq!(started.elapsed().as_secs(), 9);
+        });
     }
 
     #[test]

@@ -67,6 +67,7 @@ pub(crate) struct House {
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
     turning_away: Arc<Semaphore>,
+    is_selling: bool,
 }
 
 impl House {
@@ -78,7 +79,13 @@ impl House {
             shared: Arc::clone(shared),
             places: Arc::new(Semaphore::new(places)),
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+            is_selling: true,
         }
+    }
+
+    /// Where only the router answers: purchases don't go the short way past it.
+    pub(crate) fn that_sells_nothing(self) -> Self {
+        Self { is_selling: false, ..self }
     }
 }
 
@@ -136,7 +143,7 @@ impl Listener {
     }
 
     fn serve(&self, stream: TcpStream, peer: Peer, place: OwnedSemaphorePermit) {
-        let House { router, shared, .. } = self.house.clone();
+        let House { router, shared, is_selling, .. } = self.house.clone();
         let http = shared.http();
         let open = OpenConnection::new(Arc::clone(&shared.connections), place);
         self.connections.spawn(async move {
@@ -151,7 +158,11 @@ impl Listener {
                 write: http.write_timeout,
             };
             let mut guard = Guard::new(stream, phase.clone(), patience);
-            match shortcut::serve((&mut guard, &phase), &peer, &shared).await {
+            let rest = match is_selling {
+                true => shortcut::serve((&mut guard, &phase), &peer, &shared).await,
+                false => Rest::Other(Vec::new()),
+            };
+            match rest {
                 Rest::Nothing => {}
                 Rest::Other(bytes) => {
                     guard.give_back(bytes);

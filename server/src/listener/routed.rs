@@ -64,6 +64,9 @@ pub(super) async fn serve(
     // How a connection ends is its client's affair: whatever the error, nothing is logged that a
     // client could make us log.
     tokio::select! {
+        // The connection first: what was read of a request before is in hyper's hands then, and is
+        // answered at the end of the house, too.
+        biased;
         _ = connection.as_mut() => {}
         () = shared.stop.cancelled() => {
             connection.as_mut().graceful_shutdown();

@@ -91,7 +91,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         output.clear();
         input.drain(..bytes);
         if !input.is_empty() {
-            phase.begun();
+            socket.begun();
         }
     }
 }

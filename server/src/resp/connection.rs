@@ -154,8 +154,16 @@ impl Connection {
         if is_read { self.patience.or(self.request_due) } else { self.patience }
     }
 
-    /// Sends what the socket takes.
+    /// Sends what the socket takes. A peer that takes anything is given time anew.
     pub(super) fn send(&mut self) -> Sent {
+        let sent = self.send_on();
+        if self.wire.has_sent() && !self.is_lingering && !self.wire.is_shaking_hands() {
+            self.patience = None;
+        }
+        sent
+    }
+
+    fn send_on(&mut self) -> Sent {
         while self.sent < self.output.len() {
             match self.wire.write(&self.output[self.sent..]) {
                 Ok(0) => return Sent::Broken,

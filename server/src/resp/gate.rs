@@ -74,7 +74,7 @@ pub(super) fn pass(
 }
 
 /// Holds a purchase against the limits. A repeat takes nothing from them, and while everything is
-/// stopped nothing is taken at all.
+/// stopped nothing is taken at all. Of what is archived nothing can be bought: SQL says what was.
 fn limit(
     port: &Port,
     engine: &Engine,
@@ -83,7 +83,7 @@ fn limit(
     (user, request_id, quantity): (UserId, &str, u32),
 ) -> Result<(), Closed> {
     let gate = &port.shared.gate;
-    if gate.is_open() || engine.is_stopped() {
+    if gate.is_open() || engine.is_stopped() || engine.archived(activity).is_some() {
         return Ok(());
     }
     // What it repeats may be among the purchases of this turn, which nobody knows before.

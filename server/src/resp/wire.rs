@@ -27,6 +27,8 @@ struct Tls {
     session: ServerConnection,
     /// The socket was read until it had nothing more: the next byte is an event.
     is_drained: bool,
+    /// The socket has taken something since it was asked last.
+    has_sent: bool,
 }
 
 impl Wire {
@@ -41,7 +43,7 @@ impl Wire {
                 let session = ServerConnection::new(Arc::clone(config));
                 let mut session = session.map_err(io::Error::other)?;
                 session.set_buffer_limit(Some(SEALED_BYTES_MAX));
-                Some(Box::new(Tls { session, is_drained: false }))
+                Some(Box::new(Tls { session, is_drained: false, has_sent: false }))
             }
         };
         Ok(Self { socket, tls })
@@ -103,6 +105,11 @@ impl Wire {
         self.tls.as_mut().map_or(Ok(()), |tls| tls.flush(&mut self.socket))
     }
 
+    /// Whether the socket has taken some of what was sealed since this was asked last.
+    pub(super) fn has_sent(&mut self) -> bool {
+        self.tls.as_mut().is_some_and(|tls| std::mem::take(&mut tls.has_sent))
+    }
+
     /// Says that nothing more will be sent. A peer that is gone already need not hear it.
     pub(super) fn shut_down(&mut self) {
         if let Some(tls) = &mut self.tls {
@@ -144,6 +151,7 @@ impl Tls {
             if self.session.write_tls(socket)? == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
+            self.has_sent = true;
         }
         Ok(())
     }

@@ -33,11 +33,12 @@ pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Has the file system find the room in one piece, where it can; a full disk says so at once.
+/// Has the file system find the room in one piece, where it can; a full disk says so at once. The
+/// length grows with the zeros alone: who finds a file that was left half made sees that it is short.
 fn allot(file: &File, bytes: u64) -> io::Result<()> {
     match bytes {
         0 => Ok(()),
-        _ => match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+        _ => match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
             Err(Errno::NOSPC) => Err(Errno::NOSPC.into()),
             // The writes find room themselves, or say why not.
             _ => Ok(()),

@@ -34,6 +34,14 @@ impl Log {
         })
     }
 
+    /// Bytes that are set aside.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn reserved_room(&self) -> io::Result<u64> {
+        reserved(&*self.parts().device)
+    }
+
     /// Gives back what was set aside; tells whether anything was.
     pub fn give_room(&self) -> bool {
         self.parts().device.remove(&path()).is_ok()

@@ -25,7 +25,8 @@ impl EventLoop {
     /// unless `again` says that it is there already.
     pub(super) fn keep(&mut self, index: usize, rest: Range<usize>, again: bool) {
         let Some(connection) = self.connections.slab.get_mut(index) else { return };
-        let is_part = !rest.is_empty() && !again && !connection.session.is_ending;
+        let is_something = !rest.is_empty() && !connection.session.is_ending;
+        let is_part = is_something && !again;
         self.part_bytes -= connection.part_bytes();
         if is_part && self.part_bytes + rest.len() > PART_BYTES_MAX {
             connection.session.is_ending = true;
@@ -36,8 +37,11 @@ impl EventLoop {
         let is_another = rest.start > 0;
         connection.keep(&self.input[rest]);
         let due = connection.request_due.filter(|_| !is_another);
-        connection.request_due =
-            is_part.then(|| due.unwrap_or_else(|| Instant::now() + self.port.request_timeout));
+        connection.request_due = match is_part {
+            true => Some(due.unwrap_or_else(|| Instant::now() + self.port.request_timeout)),
+            // Where more may be there already, as after each record of TLS, no time is given anew.
+            false => due.filter(|_| is_something),
+        };
         self.part_bytes += connection.part_bytes();
         if is_part {
             self.tend_to(index);
