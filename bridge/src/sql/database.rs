@@ -30,6 +30,16 @@ pub enum UrlError {
         /// The URL.
         url: String,
     },
+    /// An option that not all of our connections to the file would have.
+    #[error(
+        "database URL {url:?}: leave {option} out: orders are written there, with locks of one kind"
+    )]
+    Option {
+        /// The URL.
+        url: String,
+        /// The option's name.
+        option: &'static str,
+    },
     /// A server, but which of its databases?
     #[error("database URL {url:?}: name the database too, mysql://<user>@<host>/<database>")]
     NoDatabase {
@@ -211,6 +221,9 @@ mod tests {
         }
         for url in ["sqlite::memory:", "sqlite://:memory:", "sqlite:x?mode=memory"] {
             assert!(matches!(Database::at(url), Err(UrlError::InMemory { .. })), "{url}");
+        }
+        for url in ["sqlite:x?vfs=unix-dotfile", "sqlite:x?mode=ro", "sqlite:x?immutable=true"] {
+            assert!(matches!(Database::at(url), Err(UrlError::Option { .. })), "{url}");
         }
         assert!(matches!(Database::at("sqlite:data/orders.db"), Ok(Database::Sqlite(_))));
         assert!(matches!(Database::at("mysql://u@h/d"), Ok(Database::MySql(_))));

@@ -45,6 +45,10 @@ pub fn connect_options(url: &str) -> Result<SqliteConnectOptions, UrlError> {
     if url.contains(":memory:") || url.contains("mode=memory") {
         return Err(UrlError::InMemory { url: url.to_owned() });
     }
+    if let Some(option) = ["vfs=", "immutable=", "mode=ro"].into_iter().find(|it| url.contains(it))
+    {
+        return Err(UrlError::Option { url: url.to_owned(), option });
+    }
     let options = SqliteConnectOptions::from_str(url)
         .map_err(|source| UrlError::Malformed { url: url.to_owned(), source })?;
     Ok(options
