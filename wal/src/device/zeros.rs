@@ -34,7 +34,7 @@ pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {
 }
 
 /// Has the file system find the room in one piece, where it can; a full disk says so at once. The
-/// length grows with the zeros alone: who finds a file that was left half made sees that it is short.
+/// length grows with the zeros alone: who finds a file that was left half made sees that.
 fn allot(file: &File, bytes: u64) -> io::Result<()> {
     match bytes {
         0 => Ok(()),
