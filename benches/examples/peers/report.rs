@@ -63,9 +63,7 @@ perf script --no-inline -i perf.data | inferno-collapse-perf > folded
 inferno-flamegraph --minwidth 0.2 < folded > flame.svg
 ```
 
-Under HTTP three fifths of the server's processor time make orders (SQLite and the bridge), two
-fifths answer shoppers; under the Redis protocol it is half and half. On two cores that, and the
-client beside them, limits the fronts, not the log.
+What limits each row, and how that was found: [performance.md](performance.md).
 ";
 
 /// One contender at one workload.
