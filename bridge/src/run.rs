@@ -33,7 +33,7 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 
 /// How long a sink that met a row it can't go on with waits before it looks again: a person, or
 /// `reconcile`, may have moved it aside.
-const HALTED_WAIT: Duration = Duration::from_secs(5);
+pub(crate) const HALTED_WAIT: Duration = Duration::from_secs(5);
 
 /// How far apart two transactions begin while orders come fast. Each costs its sync and a copy of
 /// every index page it touched, however few orders share them. It is time that an order is

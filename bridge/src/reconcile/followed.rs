@@ -7,6 +7,7 @@ use wal::Lsn;
 
 use crate::Watcher;
 use crate::lag::State;
+use crate::run::HALTED_WAIT;
 
 /// How long a sink is waited for.
 const SINK_PATIENCE: Duration = Duration::from_secs(5);
@@ -43,6 +44,18 @@ impl Followed {
             }
             sleep(SINK_POLL).await;
         }
+    }
+
+    /// Waits for a sink that has halted to try again, and to come up to `target`; whether it does.
+    pub(super) async fn goes_on(&self, target: Lsn) -> bool {
+        let until = Instant::now() + SINK_PATIENCE + HALTED_WAIT;
+        while self.watcher.status().applied_lsn < target {
+            if Instant::now() >= until {
+                return false;
+            }
+            sleep(SINK_POLL).await;
+        }
+        true
     }
 
     /// Why the sink comes no further by itself, where it does not.

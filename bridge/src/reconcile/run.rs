@@ -173,11 +173,13 @@ impl<'h, H: Ledger> Reconciler<'h, H> {
                 facts::gone(&mut snapshot).await?;
         }
         self.readers.close().await;
-        // One that halted at what was just mended goes on by itself.
-        if self.report.repaired == 0
-            && let Some(why) = self.sink.stands_still()
-        {
-            self.report.not_compared(Side::Sql, why);
+        if let Some(why) = self.sink.stands_still() {
+            // One that halted at what was just mended goes on by itself; at anything else it does
+            // not, and nobody has compared what it lacks.
+            let target = self.host.settle().ok_or(ReconcileError::LogFailed)?;
+            if self.report.repaired == 0 || !self.sink.goes_on(target).await {
+                self.report.not_compared(Side::Sql, why);
+            }
         }
         Ok(self.report)
     }
