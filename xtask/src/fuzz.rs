@@ -82,7 +82,7 @@ fn fuzz((name, bytes_max, thousands): (&str, u32, u64), times: u64) -> Result<u6
     let mut command = Command::new(Path::new(FUZZER_BIN));
     command.env("SLUICE_FUZZ", name).arg(format!("-runs={runs}"));
     command.args([format!("-max_len={bytes_max}"), format!("-artifact_prefix={FOUND}/{name}-")]);
-    // A commit is tried with the same inputs wherever it is tried; longer campaigns (0) draw others.
+    // A commit is tried with the same inputs everywhere; longer campaigns (0) draw others.
     command.arg(format!("-seed={}", u8::from(times == 1)));
     command.args([
         "-print_final_stats=1",
