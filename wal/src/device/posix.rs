@@ -42,7 +42,7 @@ impl PosixDevice {
     }
 
     /// Opens an existing file past the page cache, each write durable when it returns: whole
-    /// blocks at block boundaries from [`Blocks`].
+    /// blocks at block boundaries, in memory aligned alike.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidInput`] where the file system has no such thing.

@@ -5,7 +5,7 @@
 //! requests that it can't foresee; whatever is not plain is left, byte for byte, to the router,
 //! which refuses what is wrong. So this way decides nothing that the router would refuse, and has
 //! no errors of its own: what is asked before a sale, the decision and the documents of refusals
-//! are [`purchase`](super::purchase)'s and the gate's.
+//! are [`purchase`]'s and the gate's.
 //!
 //! | file | idea |
 //! |---|---|
