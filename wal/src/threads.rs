@@ -176,5 +176,7 @@ mod tests {
         commit(&caller.log, &caller.stopping);
         assert_eq!(caller.durable.load(Ordering::Relaxed), 3);
         assert_eq!((caller.log.durable_seq(0), caller.log.last_seq(0)), (3, 4));
+        // What waits holds the caller that holds it.
+        drop(caller.wait.lock().take());
     }
 }
