@@ -177,6 +177,6 @@ mod tests {
         assert_eq!(caller.durable.load(Ordering::Relaxed), 3);
         assert_eq!((caller.log.durable_seq(0), caller.log.last_seq(0)), (3, 4));
         // What waits holds the caller that holds it.
-        drop(caller.wait.lock().take());
+        drop(caller.wait.lock().unwrap().take());
     }
 }
