@@ -127,12 +127,17 @@ pub(super) async fn purchase(
         Ok(accepted) => accepted,
         Err(problem) => return problem.into_response(),
     };
-    let json = [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))];
-    let mut response = (StatusCode::ACCEPTED, json, body).into_response();
-    if kind == PurchaseOutcome::Replayed {
-        response.headers_mut().insert(IDEMPOTENCY_REPLAYED, HeaderValue::from_static("true"));
+    let mut response = (StatusCode::ACCEPTED, body).into_response();
+    for (name, value) in headers(kind) {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
     response
+}
+
+/// The headers of a 202.
+pub(super) fn headers(kind: PurchaseOutcome) -> impl Iterator<Item = (HeaderName, &'static str)> {
+    let replayed = (kind == PurchaseOutcome::Replayed).then_some((IDEMPOTENCY_REPLAYED, "true"));
+    [(header::CONTENT_TYPE, "application/json")].into_iter().chain(replayed)
 }
 
 /// Buys what is `wanted`, and counts what came of it.

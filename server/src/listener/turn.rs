@@ -8,7 +8,6 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use engine::{Engine, LogUnavailable, Pending};
-use wal::AbortOnPanic;
 
 use crate::app::{App, Shared};
 
@@ -74,9 +73,6 @@ pub(super) fn end(app: &App) -> bool {
     match TURN.get() {
         Some(Turn { decided: 1.., since }) => {
             TURN.set(Some(Turn { decided: 0, since }));
-            // A commit that ends half way leaves a tail that no other may take up, and a task's
-            // panic would be caught.
-            let _guard = AbortOnPanic;
             // A log that has failed tells everybody who waits for it, and ends the process.
             app.committing.commit().is_ok()
         }

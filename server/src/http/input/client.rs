@@ -43,15 +43,44 @@ impl FromRequestParts<Arc<Shared>> for Client {
         let forwarded = parts.headers.get_all(&X_FORWARDED_FOR).iter();
         // What is no text is no address either, and ends the walk like one.
         let forwarded: Vec<_> = forwarded.map(|value| value.to_str().unwrap_or("?")).collect();
-        let ip = shared.gate.proxies.client(peer.ip(), forwarded.into_iter());
         let headers = &parts.headers;
-        let device = match single(headers, &X_DEVICE_ID)? {
+        let said = Said {
+            device: single(headers, &X_DEVICE_ID)?,
+            arm: single(headers, &X_CANARY)?,
+            admission: single(headers, &X_ADMISSION_TOKEN)?,
+        };
+        Self::behind(peer, forwarded.into_iter(), &said, shared)
+    }
+}
+
+/// What a request's headers say of its client.
+pub(crate) struct Said<'a> {
+    /// `X-Device-Id`
+    pub(crate) device: Option<&'a str>,
+    /// `X-Canary`
+    pub(crate) arm: Option<&'a str>,
+    /// `X-Admission-Token`
+    pub(crate) admission: Option<&'a str>,
+}
+
+impl Client {
+    /// The client behind `peer`, with the addresses that its proxies say they `forwarded` for.
+    ///
+    /// # Errors
+    /// `invalid_request` where what is said of the device is no name.
+    pub(crate) fn behind<'a>(
+        peer: Peer,
+        forwarded: impl DoubleEndedIterator<Item = &'a str>,
+        said: &Said<'_>,
+        shared: &Shared,
+    ) -> Result<Self, Problem> {
+        let ip = shared.gate.proxies.client(peer.ip(), forwarded);
+        let device = match said.device {
             None => None,
             Some(text) => Some(device(text).ok_or_else(bad_device)?.to_owned()),
         };
-        let arm = single(headers, &X_CANARY)?.and_then(Arm::from_name);
-        let admission = single(headers, &X_ADMISSION_TOKEN)?.map(str::to_owned);
-        Ok(Self { peer, ip, device, arm, admission })
+        let arm = said.arm.and_then(Arm::from_name);
+        Ok(Self { peer, ip, device, arm, admission: said.admission.map(str::to_owned) })
     }
 }
 
@@ -73,8 +102,17 @@ fn peer_of(parts: &Parts) -> Peer {
     parts.extensions.get::<Peer>().cloned().unwrap_or_else(nowhere)
 }
 
-/// Refuses what did not come over TLS, where that is asked for: only a proxy that is trusted can
-/// say that it did.
+/// Whether a request came over TLS: only a proxy that is trusted can say so.
+pub(crate) fn came_over_tls(
+    shared: &Shared,
+    peer: Option<&Peer>,
+    forwarded_proto: Option<&str>,
+) -> bool {
+    forwarded_proto == Some("https")
+        && peer.is_some_and(|peer| shared.gate.proxies.trust(peer.ip()))
+}
+
+/// Refuses what did not come over TLS, where that is asked for.
 ///
 /// # Errors
 /// `tls_required`
@@ -86,7 +124,6 @@ pub(crate) fn require_tls(
     if !shared.gate.require_tls {
         return Ok(());
     }
-    let trusted = peer.is_some_and(|peer| shared.gate.proxies.trust(peer.ip()));
-    let by_tls = matches!(single(headers, &X_FORWARDED_PROTO), Ok(Some("https")));
-    if trusted && by_tls { Ok(()) } else { Err(Code::TlsRequired) }
+    let forwarded_proto = single(headers, &X_FORWARDED_PROTO).unwrap_or_default();
+    if came_over_tls(shared, peer, forwarded_proto) { Ok(()) } else { Err(Code::TlsRequired) }
 }

@@ -109,17 +109,28 @@ fn version_schema(_: &mut SchemaGenerator) -> Schema {
 
 /// Refuses a body that says that it is something other than JSON.
 pub(crate) fn require_json(headers: &HeaderMap) -> Result<(), Problem> {
-    match media_type(headers)? {
-        None => Ok(()),
-        Some(media) if media == "application/json" || media.ends_with("+json") => Ok(()),
-        Some(_) => Err(Code::UnsupportedMediaType.into()),
+    match single(headers, &header::CONTENT_TYPE)? {
+        Some(value) if !is_json(value) => Err(Code::UnsupportedMediaType.into()),
+        _ => Ok(()),
     }
+}
+
+/// Whether the value of a `Content-Type` header names JSON, or something that is JSON.
+pub(crate) fn is_json(content_type: &str) -> bool {
+    let media = media(content_type).as_bytes();
+    media.eq_ignore_ascii_case(b"application/json")
+        || media.last_chunk().is_some_and(|end: &[u8; 5]| end.eq_ignore_ascii_case(b"+json"))
 }
 
 /// The media type in small letters, without its parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> Result<Option<String>, Problem> {
     let value = single(headers, &header::CONTENT_TYPE)?;
-    Ok(value.map(|value| value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()))
+    Ok(value.map(|value| media(value).to_ascii_lowercase()))
+}
+
+/// A `Content-Type` without its parameters.
+fn media(content_type: &str) -> &str {
+    content_type.split(';').next().unwrap_or_default().trim()
 }
 
 #[cfg(test)]

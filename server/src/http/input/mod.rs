@@ -11,8 +11,8 @@ mod url;
 
 pub(crate) use body::{BODY_BYTES_MAX, CSV_BYTES_MAX, read_body};
 pub(crate) use caller::Admin;
-pub(crate) use client::{Client, require_tls};
-pub(crate) use headers::{IdempotencyKey, IfMatch, media_type, require_json, single};
+pub(crate) use client::{Client, Said, came_over_tls, require_tls};
+pub(crate) use headers::{IdempotencyKey, IfMatch, is_json, media_type, require_json, single};
 pub(crate) use json::{Json, SkuField, UserField, parse_object, present_object};
 pub(crate) use object::{Units, present};
 pub(crate) use url::{Params, Segment};

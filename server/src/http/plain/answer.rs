@@ -5,9 +5,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 
-use crate::http::purchase::{Bought, IDEMPOTENCY_REPLAYED};
+use crate::http::purchase::{Bought, headers};
 use crate::http::request_id::{RequestId, TRACEPARENT, X_REQUEST_ID};
-use crate::metrics::PurchaseOutcome;
 use crate::time::wall_seconds;
 
 /// What every answer carries.
@@ -40,10 +39,7 @@ pub(super) fn write(bought: &Bought, envelope: &Envelope, out: &mut Vec<u8>) -> 
     }
     match bought {
         Ok((kind, _)) => {
-            line("content-type", b"application/json", out);
-            if *kind == PurchaseOutcome::Replayed {
-                line(IDEMPOTENCY_REPLAYED.as_str(), b"true", out);
-            }
+            headers(*kind).for_each(|(name, value)| line(name.as_str(), value.as_bytes(), out))
         }
         Err(problem) => {
             let mut headers = HeaderMap::new();
@@ -97,6 +93,7 @@ fn date() -> [u8; DATE_BYTES] {
 mod tests {
     use super::*;
     use crate::http::problem::{Code, Problem};
+    use crate::metrics::PurchaseOutcome;
 
     fn written(bought: &Bought, is_last: bool) -> String {
         let envelope = Envelope { request_id: RequestId::given(Some("a-1")), trace: None, is_last };

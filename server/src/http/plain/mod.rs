@@ -17,12 +17,10 @@ mod head;
 
 use std::sync::Arc;
 
-use super::input::{Client, IdempotencyKey, Segment};
+use super::input::{Client, IdempotencyKey, Said, Segment, came_over_tls, is_json};
 use super::purchase::{self, ROUTE, Wanted};
 use super::request_id::{RequestId, continuing};
 use crate::app::Shared;
-use crate::canary::Arm;
-use crate::gate::device;
 use crate::identity::{Caller, bearer};
 use crate::listener::Peer;
 use answer::Envelope;
@@ -63,28 +61,19 @@ pub(crate) fn read<'a>(input: &'a [u8], shared: &Arc<Shared>, peer: &Peer) -> Se
 
 /// The purchase, where everything in it has the right shape.
 fn plain<'a>(head: Head<'a>, body: &[u8], shared: &Shared, peer: &Peer) -> Option<Plain<'a>> {
-    let is_json = |media: &str| {
-        media.split(';').next().is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json"))
-    };
-    let by_proxy = shared.gate.proxies.trust(peer.ip());
-    let by_tls = by_proxy && head.get(Field::ForwardedProto) == Some("https");
-    let is_admitted = by_tls || !shared.gate.require_tls;
+    let is_admitted = !shared.gate.require_tls
+        || came_over_tls(shared, Some(peer), head.get(Field::ForwardedProto));
     if !is_admitted || !head.get(Field::ContentType).is_none_or(is_json) {
         return None;
     }
     let caller = shared.verify(bearer(head.get(Field::Authorization)?)?).ok()?.caller;
-    let forwarded = head.get(Field::ForwardedFor);
-    let name = match head.get(Field::Device) {
-        None => None,
-        Some(text) => Some(device(text)?.to_owned()),
+    let said = Said {
+        device: head.get(Field::Device),
+        arm: head.get(Field::Canary),
+        admission: head.get(Field::Admission),
     };
-    let client = Client {
-        peer: peer.clone(),
-        ip: shared.gate.proxies.client(peer.ip(), forwarded.into_iter()),
-        device: name,
-        arm: head.get(Field::Canary).and_then(Arm::from_name),
-        admission: head.get(Field::Admission).map(str::to_owned),
-    };
+    let forwarded = head.get(Field::ForwardedFor).into_iter();
+    let client = Client::behind(peer.clone(), forwarded, &said, shared).ok()?;
     let key = match head.get(Field::IdempotencyKey) {
         None => None,
         Some(value) => IdempotencyKey::read(value).ok()?.0,
