@@ -148,6 +148,7 @@ impl Lag {
         Status { applied_lsn, durable_lsn, lag_records, lag, state, filled }
     }
 }
+
 /// How long ago it was, by the wall clock.
 fn age(commit_us: u64) -> Duration {
     let commit = UNIX_EPOCH + Duration::from_micros(commit_us);

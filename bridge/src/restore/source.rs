@@ -1,13 +1,12 @@
 //! The database that a restore begins with.
 
 use engine::core::ids::OrderPrefix;
-use wal::{Epoch, LogUuid, Lsn};
 
 use super::RestoreError;
 use crate::cursor::Cursor;
 use crate::sql::database::Database;
 use crate::sql::readers::Readers;
-use crate::sql::sink::FILLING_NAME;
+use crate::sql::sink::{self, FILLING_NAME};
 use crate::sql::split::Split;
 use crate::sql::store::{StoreError, Value};
 
@@ -37,17 +36,9 @@ impl Source {
         if !snapshot.rows(text, &[Value::text(FILLING_NAME)]).await?.is_empty() {
             return Err(RestoreError::Filling);
         }
-        let bytes = |index: usize| -> Result<[u8; 16], StoreError> {
-            row.bytes(index)?.try_into().map_err(|_| StoreError::Unreadable { column: index })
-        };
-        let chain = row.number(3)?;
-        let cursor = Cursor {
-            uuid: LogUuid(bytes(0)?),
-            epoch: Epoch(row.number(1)?),
-            lsn: Lsn(row.number(2)?),
-            chain: u32::try_from(chain).map_err(|_| StoreError::Unreadable { column: 3 })?,
-        };
-        let request_hash_key = bytes(4)?;
+        let cursor = sink::cursor(row)?;
+        let request_hash_key =
+            row.bytes(4)?.try_into().map_err(|_| StoreError::Unreadable { column: 4 })?;
         // Ids with an ordinal have an order number that follows from them, and from the prefix.
         let text = "SELECT order_no FROM flashsale_pre_deductions WHERE id > ? ORDER BY id LIMIT 1";
         let rows = snapshot.rows(text, &[Value::integer(u32::MAX)]).await?;

@@ -313,7 +313,8 @@ pub(super) async fn move_cursor(
     }
 }
 
-pub(super) fn cursor(record: &Record) -> Result<Cursor, StoreError> {
+/// The cursor that `record` begins with, in the order of its table.
+pub(crate) fn cursor(record: &Record) -> Result<Cursor, StoreError> {
     let uuid = record.bytes(0)?.try_into().map_err(|_| StoreError::Unreadable { column: 0 })?;
     let chain = record.number(3)?;
     Ok(Cursor {
