@@ -6,7 +6,7 @@ use super::controls::note_floor;
 use super::directory::{Directory, shard_of};
 use super::error::{ReplayError, Witness};
 use super::owner::Owner;
-use crate::core::apply::apply;
+use crate::core::apply::{apply, replayed_hash};
 use crate::core::codec::{self, Purchase};
 use crate::core::control::Control;
 use crate::core::event::Body;
@@ -115,8 +115,7 @@ impl<W: Witness> Replayed<W> {
         let purchases: Vec<_> = purchases.collect();
         till.fetch(purchases.iter().map(|purchase| purchase.user));
         for (record, purchase) in records.iter().zip(&purchases) {
-            let forgotten = u128::from(planted::has(Bug::RequestForgottenInReplay));
-            let request_hash = requests.hash_bytes(purchase.request_id) ^ forgotten;
+            let request_hash = replayed_hash(&requests, purchase.request_id);
             let taken = till.replay(purchase, record.shard_seq, request_hash);
             taken.map_err(|why| (record.lsn, why.into()))?;
             self.last_ms = self.last_ms.max(purchase.at_ms);

@@ -19,27 +19,22 @@ fn reserved(device: &dyn Device) -> io::Result<u64> {
 }
 
 impl Log {
-    /// Sets `bytes` aside, unless there is as much already. Where the disk has no room now, nothing
-    /// is set aside.
+    /// Sets `wished` bytes aside, or `needed` where the disk has no room for more. What is there is
+    /// left as it is where it is enough: it is not given up for the chance of more.
     ///
     /// # Errors
-    /// The disk's.
-    pub fn reserve_room(&self, bytes: u64) -> io::Result<()> {
+    /// The disk's; nothing is set aside then.
+    pub fn reserve_room(&self, needed: u64, wished: u64) -> io::Result<()> {
         let device = &*self.parts().device;
-        if reserved(device)? >= bytes {
+        if reserved(device)? >= needed {
             return Ok(());
         }
-        device.create_zeroed(&path(), bytes).inspect_err(|_| {
-            let _ = device.remove(&path());
-        })
-    }
-
-    /// Bytes that are set aside.
-    ///
-    /// # Errors
-    /// The disk's.
-    pub fn reserved_room(&self) -> io::Result<u64> {
-        reserved(&*self.parts().device)
+        let set_aside = |bytes| {
+            device.create_zeroed(&path(), bytes).inspect_err(|_| {
+                let _ = device.remove(&path());
+            })
+        };
+        set_aside(wished).or_else(|_| set_aside(needed))
     }
 
     /// Gives back what was set aside; tells whether anything was.

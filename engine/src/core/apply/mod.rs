@@ -20,6 +20,7 @@ use super::activity::Activity;
 use super::codec;
 use super::event::{Body, Event, Figures, Status};
 use super::ids::{ActivityId, ReservationId, UserId};
+use super::request::RequestHasher;
 use super::shard::{Place, Shard, Tombstone};
 use super::side::Refunds;
 use crate::planted::{self, Bug};
@@ -139,16 +140,18 @@ pub enum ApplyError {
     },
 }
 
+/// The hash of the request that a record of a purchase names.
+pub(crate) fn replayed_hash(requests: &RequestHasher, request_id: &[u8]) -> u128 {
+    requests.hash_bytes(request_id) ^ u128::from(planted::has(Bug::RequestForgottenInReplay))
+}
+
 /// Makes `event`, the record `shard_seq` of the shard's log, happen.
 ///
 /// # Errors
 /// [`ApplyError`] where the event cannot have followed this state; the state is unchanged.
 pub fn apply(shard: &mut Shard, event: &Event<'_>, shard_seq: u64) -> Result<(), ApplyError> {
     let request_hash = match event.body {
-        Body::Reserved { request_id, .. } => {
-            let forgotten = u128::from(planted::has(Bug::RequestForgottenInReplay));
-            shard.requests().hash(request_id) ^ forgotten
-        }
+        Body::Reserved { request_id, .. } => replayed_hash(shard.requests(), request_id.as_bytes()),
         _ => 0,
     };
     apply_hashed(shard, event, shard_seq, request_hash)

@@ -120,12 +120,7 @@ impl Engine {
         let log = &self.inner.log;
         let last_bytes = log.snapshot().map_or(0, |it| it.bytes);
         let needed = (last_bytes + last_bytes / 2).max(RESERVE_BYTES_SCARCE);
-        // What is enough is not given up for the chance of more.
-        if log.reserved_room().is_ok_and(|bytes| bytes >= needed) {
-            return;
-        }
-        let wished = log.reserve_room(needed.max(RESERVE_BYTES_MIN));
-        let _ = wished.or_else(|_| log.reserve_room(needed));
+        let _ = log.reserve_room(needed, needed.max(RESERVE_BYTES_MIN));
     }
 
     /// Replays `from..=to`, group by group of lanes, into `writer`. Returns the records replayed
