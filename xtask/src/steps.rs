@@ -134,20 +134,25 @@ fn run_one(step: &Step, shown: Shown) -> Outcome {
     Outcome { name: step.name, took, totals, failure: judge(result, totals, took, step).err() }
 }
 
+/// Runs `command`, shows its output on `terminal`, and sums the result lines. Of a lane beside the
+/// first both outputs are kept, in their order.
 fn run_command(
     mut command: Command,
     shown: Shown,
     terminal: &mut impl Write,
     totals: &mut Totals,
 ) -> Result<(), Failure> {
-    if shown == Shown::AsItComes {
-        return follow(command, terminal, totals);
-    }
     let failed = |source| Failure::Io { what: "make a pipe", source };
     let (reader, writer) = std::io::pipe().map_err(failed)?;
-    command.stderr(writer.try_clone().map_err(failed)?).stdout(writer);
+    if shown == Shown::AtTheEnd {
+        command.stderr(writer.try_clone().map_err(failed)?);
+    }
+    command.stdout(writer);
+    if shown == Shown::AsItComes {
+        return follow(command, reader, terminal, totals);
+    }
     let mut kept = Vec::new();
-    let result = follow_pipe(command, reader, &mut kept, totals);
+    let result = follow(command, reader, &mut kept, totals);
     let told = terminal.write_all(&kept);
     result.and(told.map_err(|source| Failure::Io { what: "write to the terminal", source }))
 }
@@ -170,20 +175,9 @@ fn judge(
     Ok(())
 }
 
-/// Runs `command`, passes its output on to `terminal` line by line, and sums the result lines.
+/// Runs `command`, which writes into the other end of `pipe`, passes that on to `terminal` line by
+/// line, and sums the result lines.
 fn follow(
-    mut command: Command,
-    terminal: &mut impl Write,
-    totals: &mut Totals,
-) -> Result<(), Failure> {
-    let failed = |source| Failure::Io { what: "make a pipe", source };
-    let (reader, writer) = std::io::pipe().map_err(failed)?;
-    command.stdout(writer);
-    follow_pipe(command, reader, terminal, totals)
-}
-
-/// The same of a command that writes into the other end of `pipe`.
-fn follow_pipe(
     mut command: Command,
     pipe: PipeReader,
     terminal: &mut impl Write,
@@ -358,7 +352,7 @@ mod tests {
         let mut command = Command::new("printf");
         command.arg(format!("{line}noise \\377\\n{line}"));
         let mut terminal = Vec::new();
-        follow(command, &mut terminal, &mut totals).unwrap();
+        run_command(command, Shown::AsItComes, &mut terminal, &mut totals).unwrap();
         assert_eq!(totals, Totals { passed: 4, failed: 0, ignored: 2 });
         assert!(terminal.ends_with(b"measured\n"), "the output is passed on");
     }
