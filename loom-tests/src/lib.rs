@@ -12,7 +12,7 @@
 //!
 //! | model file     | hand-over                                                       | checker |
 //! |----------------|-----------------------------------------------------------------|---------|
-//! | `marks.rs`     | publish, wait, give up, fail                                    | loom    |
+//! | `marks.rs`     | publish, wait, wake those that were left, give up, fail         | loom    |
 //! | `committer.rs` | append, be committed by whoever comes, close, fail                | loom    |
 //! | `spares.rs`    | spares made ahead, taken by a rotation, missed on a full disk     | loom    |
 //! | `protocol/`    | all of it at once: two shards, both threads of the log, those   | shuttle |

@@ -41,6 +41,50 @@ fn two_waiters_of_one_mark_are_both_woken() {
 }
 
 #[test]
+fn who_is_woken_wakes_whom_the_publish_left() {
+    loom::model(|| {
+        let marks = Arc::new(Marks::new(1));
+        let waiters = [1, 1].map(|seq| {
+            let marks = Arc::clone(&marks);
+            thread::spawn(move || assert_eq!(marks.wait(0, seq), Ok(())))
+        });
+        marks.publish_to(0, 1, 1);
+        let _ = waiters.map(|waiter| waiter.join().expect("a waiter does not panic"));
+        assert_eq!(marks.waiters(0), 0);
+    });
+}
+
+#[test]
+fn who_gives_up_when_it_was_woken_wakes_whom_the_publish_left() {
+    loom::model(|| {
+        let marks = Arc::new(Marks::new(1));
+        let (leaving, staying) = (Arc::clone(&marks), Arc::clone(&marks));
+        let leaving = thread::spawn(move || leaving.wait_and_give_up(0, 1));
+        let staying = thread::spawn(move || staying.wait(0, 1));
+        marks.publish_to(0, 1, 1);
+        assert_ne!(leaving.join().expect("it does not panic"), Poll::Ready(Err(LogUnavailable)));
+        assert_eq!(staying.join().expect("the waiter does not panic"), Ok(()));
+        assert_eq!(marks.waiters(0), 0);
+    });
+}
+
+#[test]
+fn whom_nobody_woke_the_committer_wakes_in_the_end() {
+    loom::model(|| {
+        let marks = Arc::new(Marks::new(1));
+        let waiter = {
+            let marks = Arc::clone(&marks);
+            thread::spawn(move || assert_eq!(marks.wait(0, 1), Ok(())))
+        };
+        // Nobody is woken, as where those who were do not look again.
+        marks.publish_to(0, 1, 0);
+        marks.wake_left();
+        waiter.join().expect("the waiter does not panic");
+        assert_eq!(marks.waiters(0), 0);
+    });
+}
+
+#[test]
 fn failing_ends_every_wait_and_none_ends_well_afterwards() {
     loom::model(|| {
         let marks = Arc::new(Marks::new(1));

@@ -55,7 +55,6 @@ pub(crate) struct Tail {
     promised: bool,
     start_lane: usize,
     frame: Blocks,
-    pool: Vec<Vec<u8>>,
     marks: Vec<(usize, u64)>,
     woken: Vec<Waker>,
 }
@@ -81,7 +80,6 @@ impl Tail {
             commit_us: 0,
             promised: true,
             start_lane: 0,
-            pool: Vec::new(),
             marks: Vec::new(),
             woken: Vec::new(),
         }
@@ -134,22 +132,27 @@ impl Tail {
         self.rotate(parts, sealed).map_err(|failure| self.fail(parts, failure))
     }
 
-    /// Makes what is waiting durable, in one frame, and publishes it.
-    pub(crate) fn commit(&mut self, parts: &Parts) -> Result<Committed, LogUnavailable> {
+    /// Makes what is waiting durable, in one frame, and publishes it, waking at most `first` of each
+    /// lane's waiters itself.
+    pub(crate) fn commit(
+        &mut self,
+        parts: &Parts,
+        first: usize,
+    ) -> Result<Committed, LogUnavailable> {
         if parts.watermark.is_poisoned() {
             return Err(LogUnavailable);
         }
         let frame_bytes_max = self.control.format.frame_bytes_max as usize;
         let payload = &mut self.frame.bytes_mut()[frame::HEADER_BYTES..frame_bytes_max];
         self.marks.clear();
-        let taken = parts.intake.take(self.start_lane, payload, &mut self.pool, &mut self.marks);
+        let taken = parts.intake.take(self.start_lane, payload, &mut self.marks);
         if taken.records == 0 {
             return Ok(Committed::Nothing);
         }
         self.start_lane = (self.start_lane + 1) % (parts.intake.control_lane() + 1);
         let last_lsn = self.last_lsn.plus(u64::from(taken.records));
         if planted::has(Bug::PublishOneFrameEarly) {
-            parts.watermark.publish(&self.marks, last_lsn, &mut self.woken);
+            parts.watermark.publish(&self.marks, last_lsn, first, &mut self.woken);
         }
         let room = self.control.format.segment_bytes - self.offset;
         let rotated = match round_up(frame::HEADER_BYTES + taken.bytes) as u64 > room {
@@ -161,7 +164,7 @@ impl Tail {
             .map_err(|failure| self.fail(parts, failure))?;
         self.promised = false;
         parts.intake.release(taken.bytes);
-        parts.watermark.publish(&self.marks, self.last_lsn, &mut self.woken);
+        parts.watermark.publish(&self.marks, self.last_lsn, first, &mut self.woken);
         // A full frame may have left records behind whose callers commit once and then wait.
         if parts.intake.may_have_left(taken.bytes, frame_bytes_max - frame::HEADER_BYTES) {
             parts.intake.interrupt();
@@ -255,7 +258,7 @@ impl Tail {
             self.data_chain = Some(self.chain);
         }
         if planted::has(Bug::AckBeforeSync) {
-            parts.watermark.publish(&self.marks, self.last_lsn, &mut self.woken);
+            parts.watermark.publish(&self.marks, self.last_lsn, usize::MAX, &mut self.woken);
         }
         match file.sync_data() {
             Err(_) if planted::has(Bug::RetryAfterFailedSync) => {}

@@ -13,6 +13,7 @@ use crate::bell::Bell;
 use crate::error::Busy;
 use crate::ids::Lsn;
 use crate::limits::{BATCH_FRAME_DIVISOR, CONTROL_SHARD, IN_FLIGHT_RESERVED_DIVISOR};
+use crate::pool::Pool;
 use crate::record;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
 
@@ -67,16 +68,17 @@ struct LaneState {
 }
 
 impl LaneState {
-    #[cold]
-    fn close_chunk(&mut self) {
-        let full = std::mem::take(&mut self.open);
-        self.full.push_back(full);
+    /// Goes on in a chunk of `bytes`, an empty buffer; the chunk before it.
+    fn replace_open(&mut self, bytes: Vec<u8>) -> Chunk {
+        std::mem::replace(&mut self.open, Chunk { bytes, ..Chunk::default() })
     }
 }
 
 /// Records waiting to be committed.
 pub(crate) struct Intake {
     lanes: Box<[CachePadded<Mutex<LaneState>>]>,
+    /// A buffer a lane, where all of them are busy.
+    pool: Pool,
     in_flight_bytes: CachePadded<AtomicU64>,
     in_flight_bytes_max: u64,
     chunk_bytes_max: usize,
@@ -95,6 +97,7 @@ impl Intake {
         };
         Self {
             lanes: last_seqs.iter().map(lane).collect(),
+            pool: Pool::new(last_seqs.len()),
             in_flight_bytes: CachePadded::new(AtomicU64::new(0)),
             in_flight_bytes_max,
             chunk_bytes_max: frame_bytes_max / BATCH_FRAME_DIVISOR,
@@ -148,18 +151,17 @@ impl Intake {
     }
 
     /// Copies chunks of all lanes, round robin from lane `start`, into `payload`, as many as fit.
-    /// `marks` gets each lane's last sequence taken; `pool` holds emptied buffers for reuse.
+    /// `marks` gets each lane's last sequence taken.
     pub(crate) fn take(
         &self,
         start: usize,
         payload: &mut [u8],
-        pool: &mut Vec<Vec<u8>>,
         marks: &mut Vec<(usize, u64)>,
     ) -> Taken {
         let count = self.lanes.len();
         let mut taken = Taken { records: 0, bytes: 0 };
         for lane in (0..count).map(|step| (start + step) % count) {
-            while let Some(mut chunk) = self.take_chunk(lane, payload.len() - taken.bytes, pool) {
+            while let Some(chunk) = self.take_chunk(lane, payload.len() - taken.bytes) {
                 copy(&mut payload[taken.bytes..][..chunk.bytes.len()], &chunk.bytes);
                 taken.bytes += chunk.bytes.len();
                 taken.records += chunk.records;
@@ -167,16 +169,13 @@ impl Intake {
                     Some((last, seq)) if *last == lane => *seq = chunk.last_seq,
                     _ => marks.push((lane, chunk.last_seq)),
                 }
-                chunk.bytes.clear();
-                if pool.len() < count {
-                    pool.push(chunk.bytes);
-                }
+                self.pool.give_back(chunk.bytes);
             }
         }
         taken
     }
 
-    fn take_chunk(&self, lane: usize, room: usize, pool: &mut Vec<Vec<u8>>) -> Option<Chunk> {
+    fn take_chunk(&self, lane: usize, room: usize) -> Option<Chunk> {
         let mut state = self.lanes[lane].lock();
         if let Some(chunk) = state.full.front() {
             return if chunk.bytes.len() <= room { state.full.pop_front() } else { None };
@@ -184,8 +183,7 @@ impl Intake {
         if state.open.records == 0 || state.open.bytes.len() > room {
             return None;
         }
-        let fresh = Chunk { bytes: pool.pop().unwrap_or_default(), ..Chunk::default() };
-        Some(std::mem::replace(&mut state.open, fresh))
+        Some(state.replace_open(self.pool.take()))
     }
 
     /// Gives back the bytes of a frame that is durable now.
@@ -299,11 +297,16 @@ impl Batch<'_> {
     /// Where they could not: callers bound their commands far below a frame.
     #[inline]
     pub fn command(&mut self, bytes: usize) {
-        let chunk_bytes_max = self.intake.chunk_bytes_max;
+        let Intake { chunk_bytes_max, pool, .. } = self.intake;
+        let chunk_bytes_max = *chunk_bytes_max;
         assert!(bytes <= chunk_bytes_max, "a command of {bytes} bytes does not fit a chunk");
         let state = self.lane();
         if state.open.records > 0 && state.open.bytes.len() + bytes > chunk_bytes_max {
-            state.close_chunk();
+            // A lane that fills a chunk will fill the next: its room is made at once.
+            let mut bytes = pool.take();
+            bytes.reserve(chunk_bytes_max);
+            let full = state.replace_open(bytes);
+            state.full.push_back(full);
         }
     }
 
@@ -406,9 +409,9 @@ mod tests {
             put(&intake, 0, 500).unwrap();
         }
         let (mut payload, mut marks) = (vec![0; 4000], Vec::new());
-        let taken = intake.take(0, &mut payload[..600], &mut Vec::new(), &mut marks);
+        let taken = intake.take(0, &mut payload[..600], &mut marks);
         assert_eq!((taken.records, marks.as_slice()), (1, &[(0, 1)][..]), "a chunk: 1024 bytes");
-        let taken = intake.take(0, &mut payload, &mut Vec::new(), &mut marks);
+        let taken = intake.take(0, &mut payload, &mut marks);
         assert_eq!((taken.records, marks.as_slice()), (2, &[(0, 3)][..]));
     }
 
@@ -421,7 +424,7 @@ mod tests {
         assert_eq!(put(&intake, 1, 500), Err(Busy::Overloaded));
         assert_eq!((intake.last_seq(0), intake.last_seq(1)), (last, 0));
         let mut payload = vec![0; 4096];
-        let taken = intake.take(0, &mut payload, &mut Vec::new(), &mut Vec::new());
+        let taken = intake.take(0, &mut payload, &mut Vec::new());
         intake.release(taken.bytes);
         assert_eq!(intake.in_flight_bytes(), 0);
         assert_eq!(put(&intake, 1, 500), Ok(1));

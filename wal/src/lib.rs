@@ -28,9 +28,9 @@
 //! |---|---|
 //! | `segment`, `frame`, `record`, `control` | the formats: a table beside its code |
 //! | `features` | what an older build must not read past, and when it is used |
-//! | `intake`, `bell` | where records wait, and who is woken for them |
+//! | `intake`, `pool`, `bell` | where records wait, and who is woken for them |
 //! | `committer` | the only writer |
-//! | `watermark` | what is durable, and who waits for it |
+//! | `watermark`, `waiters` | what is durable, and who waits for it |
 //! | `verdict` | where the log ends, as a decision table |
 //! | `recover`, `listing`, `start`, `scan`, `leftover` | the reading that feeds it |
 //! | `progress` | how far that has come |
@@ -81,6 +81,7 @@ pub mod model;
 mod names;
 mod open;
 pub mod planted;
+mod pool;
 mod premises;
 mod progress;
 mod reader;
@@ -100,6 +101,7 @@ mod sync;
 mod testing;
 mod threads;
 mod verdict;
+mod waiters;
 mod watermark;
 
 pub use abort::AbortOnPanic;

@@ -15,6 +15,7 @@ use crate::reader::Reader;
 use crate::recover::{self, Replay};
 use crate::spares::SpareMade;
 use crate::sync::{Mutex, block_on};
+use crate::watermark::WOKEN_FIRST;
 
 /// An open log; clones are the same log. Only one process at a time has it (W12).
 #[derive(Clone)]
@@ -76,7 +77,23 @@ impl Log {
 
     /// Makes what is waiting durable, as far as one frame holds it.
     pub fn commit(&self) -> Result<Committed, LogUnavailable> {
-        self.with_tail(|tail, parts| tail.commit(parts))
+        self.with_tail(|tail, parts| tail.commit(parts, usize::MAX))
+    }
+
+    /// [`Log::commit`] for the thread that does nothing else: it wakes few and has them wake the
+    /// others. It must look after those that are [left](Log::wake_left).
+    pub(crate) fn commit_passing_on(&self) -> Result<Committed, LogUnavailable> {
+        self.with_tail(|tail, parts| tail.commit(parts, WOKEN_FIRST))
+    }
+
+    /// Whether somebody may be told that was not yet woken.
+    pub(crate) fn has_left(&self) -> bool {
+        self.inner.parts.watermark.has_left()
+    }
+
+    /// Wakes everybody who may be told and was not yet woken.
+    pub(crate) fn wake_left(&self) {
+        self.inner.parts.watermark.wake_left(&mut Vec::new());
     }
 
     /// Writes a watermark if the last frame has no later one that vouches for it.
@@ -113,7 +130,7 @@ impl Log {
         parts.intake.close();
         parts.spares.stop();
         self.with_tail(|tail, parts| {
-            while tail.commit(parts)? != Committed::Nothing {}
+            while tail.commit(parts, usize::MAX)? != Committed::Nothing {}
             Ok(tail.data_chain())
         })
     }
@@ -145,7 +162,7 @@ impl Log {
         while self.durable_seq(ticket.shard) < ticket.shard_seq {
             let Some(mut tail) = self.inner.tail.try_lock() else { break };
             let parts = &self.inner.parts;
-            if failure::guarded(parts, || tail.commit(parts))? == Committed::Nothing {
+            if failure::guarded(parts, || tail.commit(parts, usize::MAX))? == Committed::Nothing {
                 break;
             }
         }

@@ -36,7 +36,17 @@ impl Marks {
 
     /// Publishes that `lane` is durable up to `seq`, and the log up to the same number.
     pub fn publish(&self, lane: usize, seq: u64) {
-        self.0.publish(&[(lane, seq)], Lsn(seq), &mut Vec::new());
+        self.publish_to(lane, seq, usize::MAX);
+    }
+
+    /// The same, but wakes at most `first` who wait: they pass it on.
+    pub fn publish_to(&self, lane: usize, seq: u64, first: usize) {
+        self.0.publish(&[(lane, seq)], Lsn(seq), first, &mut Vec::new());
+    }
+
+    /// Wakes all who are due and were left to others.
+    pub fn wake_left(&self) {
+        self.0.wake_left(&mut Vec::new());
     }
 
     /// Fails; tells whether it was the first to.

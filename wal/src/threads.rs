@@ -11,6 +11,9 @@ use crate::spares::SpareMade;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{AtomicBool, Ordering};
 
+/// How long those who were woken have to wake those who were left, before the committer does: time
+/// for a thread's turn, and no more than a shopper could notice.
+const PASSED_ON_MS: u64 = 5;
 /// With nothing left to seal the committer looks up this seldom.
 const IDLE_MS: u64 = 1_000;
 /// How long a full disk is left alone before a spare is tried again.
@@ -72,22 +75,26 @@ fn commit(log: &Log, stopping: &AtomicBool) {
     let _guard = AbortOnPanic;
     let mut timeout_ms = IDLE_SEAL_MS;
     while !stopping.load(Ordering::Acquire) {
-        if log.wait_for_work(timeout_ms) {
+        let passes_on = log.has_left();
+        if log.wait_for_work(if passes_on { PASSED_ON_MS } else { timeout_ms }) {
             timeout_ms = IDLE_SEAL_MS;
             // Asked after every frame: callers that never pause must not keep a log from ending.
             while !stopping.load(Ordering::Acquire) {
-                match log.commit() {
+                match log.commit_passing_on() {
                     Ok(Committed::Frame { .. }) => {}
                     Ok(Committed::Nothing) => break,
                     Err(_) => return,
                 }
             }
+        } else if passes_on {
+            log.wake_left();
         } else if log.seal_idle().is_err() {
             return;
         } else {
             timeout_ms = IDLE_MS;
         }
     }
+    log.wake_left();
 }
 
 fn spare(log: &Log, stopping: &AtomicBool) {

@@ -2,8 +2,21 @@
 //!
 //! This is the one place where "it is on disk" becomes visible (W2): the committer publishes after
 //! a successful sync, everyone else reads. There is a mark for each lane and one for the whole log
-//! (its LSN); each has a list of waiters. Once poisoned, no wait ends well any more (W16), not even
+//! (its LSN); each has its waiters. Once poisoned, no wait ends well any more (W16), not even
 //! for what was durable before: an answer after the failure could rest on state that is not.
+//!
+//! **Waking is passed on.** To wake a task of another thread costs several times what it costs to
+//! wake one of one's own, and a frame ends thousands of waits. So a publish wakes only the first
+//! few itself; each wait that ends wakes the next few before it returns, on its own thread. The
+//! flag `left` says that somebody is due and not woken. It is raised under the waiters' lock before
+//! the mark moves, so whoever finds that it is due finds the flag as well.
+//!
+//! Nobody is forgotten. A wait that ends while others are left takes at least one of them out of
+//! the queue, and the publish took some before it: more are taken out than waits have ended, so
+//! there is always one that is woken, has not ended yet, and will pass it on, by ending or by being
+//! given up. What that rests on is that who is woken looks again. A task that does not, since it
+//! waits for something else by then, ends the chain, until the next publish begins another or the
+//! committer, with nothing to commit for a moment, [wakes all that are left](Watermark::wake_left).
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -12,11 +25,31 @@ use crossbeam_utils::CachePadded;
 
 use crate::error::LogUnavailable;
 use crate::ids::Lsn;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::waiters::{Place, Waiters};
+
+/// Waiters of a lane that a publish wakes itself where the others are passed on: enough for the
+/// threads of a runtime to begin side by side.
+pub(crate) const WOKEN_FIRST: usize = 16;
+
+/// Waiters that a wait wakes when it ends: a thread that waited for itself alone is held up by few
+/// wake-ups, and yet thousands are woken in a few steps.
+const PASSED_ON: usize = 4;
 
 struct Mark {
     durable: AtomicU64,
-    waiters: Mutex<Vec<(u64, Waker)>>,
+    /// Somebody is due whom nobody has woken yet.
+    left: AtomicBool,
+    waiters: Mutex<Waiters>,
+}
+
+impl Mark {
+    /// Takes the wakers of at most `count` who are due, and says whether others are left.
+    fn take_due(&self, mut waiters: MutexGuard<'_, Waiters>, count: usize, woken: &mut Vec<Waker>) {
+        let durable = self.durable.load(Ordering::Relaxed);
+        woken.extend(std::iter::from_fn(|| waiters.take_due(durable)).take(count));
+        self.left.store(waiters.has_due(durable), Ordering::Release);
+    }
 }
 
 /// The durable marks.
@@ -31,7 +64,8 @@ impl Watermark {
         let mark = |durable: u64| {
             CachePadded::new(Mark {
                 durable: AtomicU64::new(durable),
-                waiters: Mutex::new(Vec::new()),
+                left: AtomicBool::new(false),
+                waiters: Mutex::new(Waiters::default()),
             })
         };
         Self {
@@ -54,28 +88,54 @@ impl Watermark {
         Lsn(self.durable(self.lsn_lane()))
     }
 
-    /// Makes a frame visible: the last sequence of each lane in it, and its last LSN.
+    /// Makes a frame visible: the last sequence of each lane in it, and its last LSN. Wakes at most
+    /// `first` waiters of each, who wake the others; who publishes so looks after those that are
+    /// [left](Self::wake_left).
     ///
     /// # Panics
     /// Where a mark would fall (W2).
-    pub(crate) fn publish(&self, lanes: &[(usize, u64)], last_lsn: Lsn, woken: &mut Vec<Waker>) {
+    pub(crate) fn publish(
+        &self,
+        lanes: &[(usize, u64)],
+        last_lsn: Lsn,
+        first: usize,
+        woken: &mut Vec<Waker>,
+    ) {
         for (lane, seq) in lanes.iter().copied().chain([(self.lsn_lane(), last_lsn.0)]) {
             let mark = &self.marks[lane];
+            let waiters = mark.waiters.lock();
+            mark.left.store(true, Ordering::Relaxed);
             let before = mark.durable.swap(seq, Ordering::AcqRel);
             assert!(before <= seq, "W2: a durable mark only grows");
-            let mut waiters = mark.waiters.lock();
-            let mut index = 0;
-            while let Some((wanted, _)) = waiters.get(index) {
-                if *wanted <= seq {
-                    woken.push(waiters.swap_remove(index).1);
-                } else {
-                    index += 1;
-                }
-            }
+            mark.take_due(waiters, first, woken);
         }
-        for waker in woken.drain(..) {
-            waker.wake();
+        woken.drain(..).for_each(Waker::wake);
+    }
+
+    /// Whether somebody is due whom nobody has woken yet.
+    pub(crate) fn has_left(&self) -> bool {
+        self.marks.iter().any(|mark| mark.left.load(Ordering::Relaxed))
+    }
+
+    /// Wakes all who are due and whom nobody has woken yet.
+    pub(crate) fn wake_left(&self, woken: &mut Vec<Waker>) {
+        for mark in self.marks.iter().filter(|mark| mark.left.load(Ordering::Acquire)) {
+            mark.take_due(mark.waiters.lock(), usize::MAX, woken);
         }
+        woken.drain(..).for_each(Waker::wake);
+    }
+
+    /// Wakes a few of those who are due in `lane` and whom nobody has woken yet.
+    #[cold]
+    fn pass_on(&self, lane: usize) {
+        let mark = &self.marks[lane];
+        let mut woken = [const { None }; PASSED_ON];
+        let mut waiters = mark.waiters.lock();
+        let durable = mark.durable.load(Ordering::Relaxed);
+        woken.fill_with(|| waiters.take_due(durable));
+        mark.left.store(waiters.has_due(durable), Ordering::Release);
+        drop(waiters);
+        woken.into_iter().flatten().for_each(Waker::wake);
     }
 
     /// Ends every wait, present and to come, with [`LogUnavailable`]. Tells whether this was the
@@ -83,8 +143,8 @@ impl Watermark {
     pub(crate) fn poison(&self) -> bool {
         let first = !self.poisoned.swap(true, Ordering::SeqCst);
         for mark in &self.marks {
-            let waiters = std::mem::take(&mut *mark.waiters.lock());
-            for (_, waker) in waiters {
+            let mut waiters = std::mem::take(&mut *mark.waiters.lock());
+            while let Some(waker) = waiters.take_due(u64::MAX) {
                 waker.wake();
             }
         }
@@ -98,7 +158,7 @@ impl Watermark {
 
     /// Waits until `lane` is durable up to `seq`.
     pub(crate) fn wait(&self, lane: usize, seq: u64) -> Durable<'_> {
-        Durable { watermark: self, lane, seq, registered: None }
+        Durable { watermark: self, lane, seq, place: None }
     }
 
     /// Waits until the log is durable up to `lsn`.
@@ -128,32 +188,35 @@ pub(crate) struct Durable<'a> {
     watermark: &'a Watermark,
     lane: usize,
     seq: u64,
-    registered: Option<Waker>,
+    /// Where it waits; `None` before the first look and after the end.
+    place: Option<Place>,
 }
 
 impl Future for Durable<'_> {
     type Output = Result<(), LogUnavailable>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let state = self.watermark.state(self.lane, self.seq);
-        let waker = context.waker();
-        if state.is_ready() || self.registered.as_ref().is_some_and(|old| old.will_wake(waker)) {
-            return state;
-        }
-        let mut waiters = self.watermark.marks[self.lane].waiters.lock();
-        // Looked at again under the lock that `publish` and `poison` take after they have stored:
-        // either they see this waiter, or it sees what they stored.
-        let state = self.watermark.state(self.lane, self.seq);
+        let Self { watermark, lane, seq, .. } = *self;
+        let mark = &watermark.marks[lane];
+        let mut state = watermark.state(lane, seq);
         if state.is_pending() {
-            // A wait that moved to another task takes its old place along.
-            let old = self.registered.as_ref();
-            let place = old.and_then(|old| place(&waiters, self.seq, old));
-            match place {
-                Some(index) => waiters[index].1 = waker.clone(),
-                None => waiters.push((self.seq, waker.clone())),
+            let mut waiters = mark.waiters.lock();
+            // Looked at again under the lock that `publish` moves the mark under, and that `poison`
+            // takes after it has said so: either they see this waiter, or it sees what they say.
+            state = watermark.state(lane, seq);
+            if state.is_pending() {
+                let waker = context.waker();
+                // A wait that moved to another task takes its old place along.
+                match self.place.and_then(|place| waiters.waker(place)) {
+                    Some(old) => old.clone_from(waker),
+                    None => self.place = Some(waiters.join(seq, waker.clone())),
+                }
+                return state;
             }
-            drop(waiters);
-            self.registered = Some(waker.clone());
+        }
+        self.place = None;
+        if mark.left.load(Ordering::Acquire) {
+            watermark.pass_on(lane);
         }
         state
     }
@@ -161,22 +224,14 @@ impl Future for Durable<'_> {
 
 impl Drop for Durable<'_> {
     /// A wait given up (a time-out, a caller gone) must not leave its waker behind: an idle log
-    /// publishes nothing that would sweep it out.
+    /// publishes nothing that would sweep it out. One that was woken before wakes the next.
     fn drop(&mut self) {
-        let Some(registered) = &self.registered else { return };
-        if self.watermark.durable(self.lane) >= self.seq {
-            return;
-        }
-        let mut waiters = self.watermark.marks[self.lane].waiters.lock();
-        if let Some(index) = place(&waiters, self.seq, registered) {
-            waiters.swap_remove(index);
+        let Some(place) = self.place else { return };
+        let waker = self.watermark.marks[self.lane].waiters.lock().leave(place);
+        if waker.is_none() {
+            self.watermark.pass_on(self.lane);
         }
     }
-}
-
-/// Where a waiter stands in its list.
-fn place(waiters: &[(u64, Waker)], seq: u64, waker: &Waker) -> Option<usize> {
-    waiters.iter().position(|(wanted, other)| *wanted == seq && other.will_wake(waker))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -189,9 +244,9 @@ mod tests {
         let watermark = Watermark::new(&[0, 0], Lsn(0));
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| block_on(watermark.wait(1, 5)));
-            watermark.publish(&[(1, 4)], Lsn(4), &mut Vec::new());
+            watermark.publish(&[(1, 4)], Lsn(4), usize::MAX, &mut Vec::new());
             assert_eq!(watermark.state(1, 5), Poll::Pending);
-            watermark.publish(&[(1, 5)], Lsn(5), &mut Vec::new());
+            watermark.publish(&[(1, 5)], Lsn(5), usize::MAX, &mut Vec::new());
             assert_eq!(waiter.join().unwrap(), Ok(()));
         });
     }
@@ -224,10 +279,72 @@ mod tests {
         assert_eq!(watermark.waiters(0), 0);
     }
 
+    /// Looks again when it is woken, as a task does, at the wait of the same number.
+    struct Task {
+        number: usize,
+        woken: std::sync::mpsc::Sender<usize>,
+    }
+
+    impl std::task::Wake for Task {
+        fn wake(self: std::sync::Arc<Self>) {
+            let _ = self.woken.send(self.number);
+        }
+    }
+
+    #[test]
+    fn a_publish_wakes_a_few_and_they_wake_the_thousands_that_are_left() {
+        const WAITS: usize = 5_000;
+        let watermark = Watermark::new(&[0], Lsn(0));
+        let (woken, wake_ups) = std::sync::mpsc::channel();
+        let task = |number| {
+            let task = Task { number, woken: woken.clone() };
+            (watermark.wait(0, 1), Waker::from(std::sync::Arc::new(task)))
+        };
+        let mut tasks: Vec<_> = (0..WAITS).map(task).collect();
+        let look = |(wait, waker): &mut (Durable<'_>, Waker)| {
+            Pin::new(wait).poll(&mut Context::from_waker(waker))
+        };
+        assert!(tasks.iter_mut().all(|task| look(task).is_pending()));
+        watermark.publish(&[(0, 1)], Lsn(1), WOKEN_FIRST, &mut Vec::new());
+        assert_eq!(watermark.waiters(0), WAITS - WOKEN_FIRST);
+        assert!(watermark.has_left());
+        let mut ended = vec![false; WAITS];
+        let mut taken_max = 0;
+        while let Ok(number) = wake_ups.try_recv() {
+            let before = watermark.waiters(0);
+            // A third is given up instead: that passes it on as well.
+            match number % 3 {
+                0 => tasks[number].0 = watermark.wait(0, 1),
+                _ => assert!(look(&mut tasks[number]).is_ready()),
+            }
+            taken_max = taken_max.max(before - watermark.waiters(0));
+            assert!(!std::mem::replace(&mut ended[number], true), "woken once");
+        }
+        assert!(ended.iter().all(|ended| *ended));
+        assert_eq!((taken_max, watermark.waiters(0)), (PASSED_ON, 0));
+        assert!(!watermark.has_left());
+    }
+
+    #[test]
+    fn a_chain_that_breaks_is_begun_again_by_the_next_publish_or_ended_by_the_committer() {
+        let watermark = Watermark::new(&[0], Lsn(0));
+        let mut waits: Vec<_> = (0..10).map(|_| watermark.wait(0, 1)).collect();
+        for wait in &mut waits {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(Pin::new(wait).poll(&mut context).is_pending());
+        }
+        for (seq, waiting) in [(1, 7), (2, 4)] {
+            watermark.publish(&[(0, seq)], Lsn(seq), 3, &mut Vec::new());
+            assert_eq!((watermark.waiters(0), watermark.has_left()), (waiting, true));
+        }
+        watermark.wake_left(&mut Vec::new());
+        assert_eq!((watermark.waiters(0), watermark.has_left()), (0, false));
+    }
+
     #[test]
     #[should_panic(expected = "W2")]
     fn a_mark_that_would_fall_is_a_bug() {
         let watermark = Watermark::new(&[7], Lsn(7));
-        watermark.publish(&[(0, 6)], Lsn(8), &mut Vec::new());
+        watermark.publish(&[(0, 6)], Lsn(8), usize::MAX, &mut Vec::new());
     }
 }

@@ -16,6 +16,7 @@ use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 
 use super::limits::{ID_MAX, ORDER_PREFIX_MAX, ORDINAL_BITS};
+use super::order_no::OrderNo;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -149,13 +150,12 @@ impl OrderPrefix {
 
     /// The order number of `id`: at most 20 decimal digits.
     pub fn order_no(self, id: ReservationId) -> String {
-        // By hand: a formatter takes many times as long, and every purchase is told its number.
-        let mut number = [b'0'; ORDER_NO_DIGITS_MAX];
-        put_digits(&mut number, id.get());
-        let (prefix, _) = number.split_at_mut(ORDER_NO_DIGITS_MAX - ID_DIGITS);
-        let first = put_digits(prefix, u64::from(self.0));
-        let text = String::from_utf8(number[first..].to_vec());
-        text.unwrap_or_else(|_| unreachable!("digits are ASCII"))
+        self.number(id).into()
+    }
+
+    /// [`OrderPrefix::order_no`] where nothing shall be allocated.
+    pub fn number(self, id: ReservationId) -> OrderNo {
+        OrderNo::given(self.0, id)
     }
 
     /// The reservation behind `order_no`, or `None` where this site never issued such a number.
@@ -180,38 +180,6 @@ impl OrderPrefix {
 pub(crate) fn attempt_of(payment_no: &str) -> Option<u8> {
     let digits = payment_no.get(payment_no.len().checked_sub(2)?..)?;
     digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse().ok()).flatten()
-}
-
-/// Digits of a reservation's id in an order number.
-const ID_DIGITS: usize = 17;
-/// Digits of an order number, with a prefix of three.
-const ORDER_NO_DIGITS_MAX: usize = ID_DIGITS + 3;
-
-/// `00` to `99`: half as many divisions.
-const DIGIT_PAIRS: [[u8; 2]; 100] = {
-    let mut pairs = [[b'0'; 2]; 100];
-    let mut number = 0;
-    while number < 100 {
-        pairs[number] = [b"0123456789"[number / 10], b"0123456789"[number % 10]];
-        number += 1;
-    }
-    pairs
-};
-
-/// Writes the decimal digits of `value` at the end of `out`; tells where they begin.
-fn put_digits(out: &mut [u8], mut value: u64) -> usize {
-    let mut first = out.len();
-    while value >= 10 {
-        let pair = DIGIT_PAIRS[(value % 100) as usize];
-        first -= 2;
-        out[first..first + 2].copy_from_slice(&pair);
-        value /= 100;
-    }
-    if value > 0 {
-        first -= 1;
-        out[first] = DIGIT_PAIRS[(value % 10) as usize][1];
-    }
-    first
 }
 
 #[cfg(test)]

@@ -22,6 +22,7 @@ pub mod ids;
 pub mod lifecycle;
 pub mod limits;
 pub mod model;
+pub mod order_no;
 pub mod publication;
 pub mod request;
 pub mod reservation;

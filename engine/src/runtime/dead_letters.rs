@@ -73,7 +73,7 @@ impl Engine {
                 views.extend(open.take(count_max).filter_map(|(reservation, letter)| {
                     Some(DeadLetterView {
                         reservation,
-                        order_no: self.order_no(activity, reservation),
+                        order_no: self.order_no(activity, reservation).into(),
                         activity: id,
                         user: activity.slot(reservation)?.user(),
                         note: letter.note.to_string(),

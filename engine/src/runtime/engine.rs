@@ -30,6 +30,7 @@ use crate::core::digest::digest;
 use crate::core::event::Event;
 use crate::core::ids::{ActivityId, OrderPrefix, ReservationId, UserId};
 use crate::core::limits::{EVENT_BYTES_MAX, REQUEST_ID_BYTES_MAX};
+use crate::core::order_no::OrderNo;
 use crate::core::request::RequestHasher;
 use crate::core::shard::Shard;
 
@@ -164,7 +165,7 @@ impl Engine {
         let status = PublicStatus::of(it.status, order_seq, self.inner.ordered.seq(index));
         let order_no = match activity {
             Some(activity) => self.order_no(activity, it.id),
-            None => self.inner.owner.order_prefix.order_no(it.id),
+            None => self.inner.owner.order_prefix.number(it.id),
         };
         let refund = activity.and_then(|activity| activity.refund(it.id));
         let refund = refund.map(|(_, refund)| refund.status);
@@ -172,10 +173,10 @@ impl Engine {
     }
 
     /// The order number of a reservation: the one that it was adopted with, else that of its id.
-    pub(crate) fn order_no(&self, activity: &Activity, id: ReservationId) -> String {
+    pub(crate) fn order_no(&self, activity: &Activity, id: ReservationId) -> OrderNo {
         match activity.adopted_reservation(id) {
-            Some(adopted) if !adopted.order_no.is_empty() => adopted.order_no.to_string(),
-            _ => self.inner.owner.order_prefix.order_no(id),
+            Some(adopted) if !adopted.order_no.is_empty() => OrderNo::adopted(&adopted.order_no),
+            _ => self.inner.owner.order_prefix.number(id),
         }
     }
 

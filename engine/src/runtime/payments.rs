@@ -138,7 +138,7 @@ impl Engine {
         let refund = activity.refund(id).filter(|_| paid_it).map(|(_, refund)| refund.status);
         Some(PaymentView {
             payment_no,
-            order_no,
+            order_no: order_no.into(),
             reservation: id,
             user: activity.slot(id)?.user(),
             channel: payment.channel.to_string(),

@@ -6,6 +6,7 @@ use crate::core::activity::{Activity, View};
 use crate::core::command::Reservation;
 use crate::core::event::{Figures, RestoreReason, Status};
 use crate::core::ids::{ActivityId, Ordinal};
+use crate::core::order_no::OrderNo;
 use crate::core::side::RefundStatus;
 use crate::core::terms::Terms;
 
@@ -26,7 +27,7 @@ pub struct ReservationView {
     /// The reservation.
     pub reservation: Reservation,
     /// Its order number.
-    pub order_no: String,
+    pub order_no: OrderNo,
     /// Its status.
     pub status: PublicStatus,
     /// Where its order's refund is, if one was asked for.

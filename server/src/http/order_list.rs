@@ -87,7 +87,7 @@ pub(super) async fn list(
     };
     pending.retain(|view| {
         let of_status = status.is_none_or(|it| it == pending_status(view));
-        of_status && !found.known.contains(&view.order_no)
+        of_status && !found.known.contains(view.order_no.as_str())
     });
     let titles: Vec<_> =
         pending.iter().map(|view| app.engine.activity(view.reservation.activity)).collect();

@@ -1,0 +1,128 @@
+//! Order numbers as callers are told them.
+
+use std::fmt;
+use std::ops::Deref;
+
+use super::ids::ReservationId;
+
+/// Digits of a reservation's id in an order number.
+const ID_DIGITS: usize = 17;
+/// Digits of an order number, with a prefix of three.
+const DIGITS_MAX: usize = ID_DIGITS + 3;
+
+/// An order number. One that was given here takes no memory of its own: every purchase is told its
+/// number, and none allocates.
+#[derive(Clone)]
+pub struct OrderNo(Text);
+
+#[derive(Clone)]
+enum Text {
+    /// The digits from `first` on.
+    Given { digits: [u8; DIGITS_MAX], first: u8 },
+    /// Whatever the system before called it.
+    Adopted(Box<str>),
+}
+
+impl OrderNo {
+    /// The number of the reservation `id` at a site with `prefix`, which is no more than 999.
+    pub(super) fn given(prefix: u16, id: ReservationId) -> Self {
+        // By hand: a formatter takes many times as long.
+        let mut digits = [b'0'; DIGITS_MAX];
+        put_digits(&mut digits, id.get());
+        let (front, _) = digits.split_at_mut(DIGITS_MAX - ID_DIGITS);
+        #[expect(clippy::cast_possible_truncation, reason = "one of three digits")]
+        let first = put_digits(front, u64::from(prefix)) as u8;
+        Self(Text::Given { digits, first })
+    }
+
+    /// The number that a reservation was adopted with.
+    pub(crate) fn adopted(text: &str) -> Self {
+        Self(Text::Adopted(text.into()))
+    }
+
+    /// Its text.
+    pub fn as_str(&self) -> &str {
+        match &self.0 {
+            Text::Adopted(text) => text,
+            Text::Given { digits, first } => str::from_utf8(&digits[usize::from(*first)..])
+                .unwrap_or_else(|_| unreachable!("digits are ASCII")),
+        }
+    }
+}
+
+impl Deref for OrderNo {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.as_str()
+    }
+}
+
+impl From<OrderNo> for String {
+    fn from(number: OrderNo) -> Self {
+        number.as_str().to_owned()
+    }
+}
+
+impl PartialEq for OrderNo {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl Eq for OrderNo {}
+
+impl fmt::Display for OrderNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl fmt::Debug for OrderNo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
+/// `00` to `99`: half as many divisions.
+const DIGIT_PAIRS: [[u8; 2]; 100] = {
+    let mut pairs = [[b'0'; 2]; 100];
+    let mut number = 0;
+    while number < 100 {
+        pairs[number] = [b"0123456789"[number / 10], b"0123456789"[number % 10]];
+        number += 1;
+    }
+    pairs
+};
+
+/// Writes the decimal digits of `value` at the end of `out`; tells where they begin.
+fn put_digits(out: &mut [u8], mut value: u64) -> usize {
+    let mut first = out.len();
+    while value >= 10 {
+        let pair = DIGIT_PAIRS[(value % 100) as usize];
+        first -= 2;
+        out[first..first + 2].copy_from_slice(&pair);
+        value /= 100;
+    }
+    if value > 0 {
+        first -= 1;
+        out[first] = DIGIT_PAIRS[(value % 10) as usize][1];
+    }
+    first
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_is_its_text_whoever_gave_it() {
+        for (prefix, id) in [(1, 1), (42, 0x7_0000_002A), (999, (1 << 53) - 1)] {
+            let given = OrderNo::given(prefix, ReservationId::new(id).unwrap());
+            let expected = format!("{prefix}{id:017}");
+            assert_eq!((given.as_str(), given.to_string()), (expected.as_str(), expected.clone()));
+            assert_eq!(given, OrderNo::adopted(&expected));
+            assert_eq!(String::from(given), expected);
+        }
+    }
+}
