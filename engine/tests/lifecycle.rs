@@ -381,7 +381,7 @@ fn all_that_can_happen_to_orders_at_once_ends_in_one_allowed_state() {
             let user = UserId::new(buyer).unwrap();
             let bought = engine.reserve(id, user, "a", 1, Front::Api).unwrap().wait().unwrap();
             let view = bought.unwrap().reservation;
-            (view.reservation.id, user, view.order_no)
+            (view.reservation.id, user, view.order_no.to_string())
         })
         .collect();
     let told: Vec<Told> = std::thread::scope(|scope| {
