@@ -14,6 +14,7 @@ use super::ids::{ActivityId, Ordinal, Position, ReservationId, UserId, attempt_o
 use super::limits::EXPIRY_GRACE_MS_MAX;
 use super::publication::Publication;
 use super::reservation::Slot;
+use super::room::Room;
 use super::side::{
     Adopted, DeadLetter, DeadLetterState, Operation, Payment, PaymentStatus, Refund, RefundStatus,
     Refunds,
@@ -130,6 +131,12 @@ impl Activity {
         }
     }
 
+    /// Has large pieces of its tables come from `room`, from now on.
+    pub(super) fn use_room(&mut self, room: &Arc<dyn Room>) {
+        self.slots.use_room(room);
+        self.users.use_room(room);
+    }
+
     /// The record of its shard that changed it last.
     pub const fn changed_seq(&self) -> u64 {
         self.published.live_seq()
@@ -239,6 +246,9 @@ impl Activity {
 
     /// The refund of an order: the one that is open or settled, else one that was refused.
     pub fn refund(&self, id: ReservationId) -> Option<(&str, &Refund)> {
+        if self.refunds.is_empty() {
+            return None;
+        }
         let of_order = || self.refunds_of(id).filter(|(_, it)| it.scope == RefundScope::Order);
         let in_force = of_order().find(|(_, it)| it.status != RefundStatus::Failed);
         in_force.or_else(|| of_order().last())

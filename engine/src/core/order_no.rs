@@ -72,6 +72,18 @@ impl PartialEq for OrderNo {
 
 impl Eq for OrderNo {}
 
+impl PartialEq<str> for OrderNo {
+    fn eq(&self, other: &str) -> bool {
+        self.as_str() == other
+    }
+}
+
+impl PartialEq<&str> for OrderNo {
+    fn eq(&self, other: &&str) -> bool {
+        self.as_str() == *other
+    }
+}
+
 impl fmt::Display for OrderNo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self)

@@ -1,10 +1,13 @@
 //! An activity's reservations by position, in chunks: a million of them must not be moved at once
 //! because one more came, while the shard's lock is held.
 
+use std::sync::Arc;
+
 use super::reservation::Slot;
+use super::room::{self, Room};
 
 /// Slots in a chunk: 56 KiB.
-const CHUNK_SLOTS: usize = 1024;
+pub(super) const CHUNK_SLOTS: usize = 1024;
 
 /// A dense array that grows by one chunk at a time.
 #[derive(Debug, Default)]
@@ -12,6 +15,8 @@ pub struct Slots {
     /// All full but the last. The first grows as it fills, for most activities are small.
     chunks: Vec<Vec<Slot>>,
     count: usize,
+    /// Where chunks behind the first come from.
+    room: Option<Arc<dyn Room>>,
 }
 
 impl Slots {
@@ -33,6 +38,10 @@ impl Slots {
     /// The reservations, by position.
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.chunks.iter().flatten()
+    }
+
+    pub(super) fn use_room(&mut self, room: &Arc<dyn Room>) {
+        self.room = Some(Arc::clone(room));
     }
 
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Slot> {
@@ -57,7 +66,7 @@ impl Slots {
                 chunk.push(slot);
             }
             Some(_) => {
-                let mut chunk = Vec::with_capacity(CHUNK_SLOTS);
+                let mut chunk = room::chunk(self.room.as_ref());
                 chunk.push(slot);
                 self.chunks.push(chunk);
             }

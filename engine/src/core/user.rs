@@ -4,8 +4,11 @@
 //! shopper has none or one. Who has more than [`CHAIN_LENGTH_MAX`] gets an index instead, so that
 //! a back end that buys without limit for one user does not walk ever longer chains.
 
+use std::sync::Arc;
+
 use super::ids::{Ordinal, Position, ReservationId, UserId};
 use super::reservation::Slot;
+use super::room::Room;
 use super::slots::Slots;
 use super::table::{Table, Tables};
 use super::user_table::{Place, User, UserTable};
@@ -42,6 +45,10 @@ pub(super) struct Users {
 impl Users {
     pub(super) fn new(tables: Tables) -> Self {
         Self { table: UserTable::new(tables.hasher()), indexed: tables.make(), tables }
+    }
+
+    pub(super) fn use_room(&mut self, room: &Arc<dyn Room>) {
+        self.table.use_room(room);
     }
 
     /// Has the table's lines for these users fetched: see [`UserTable::fetch`].

@@ -14,10 +14,12 @@
 //! [extendible hashing]: https://en.wikipedia.org/wiki/Extendible_hashing
 
 use std::hash::BuildHasher;
+use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
 use super::ids::{Position, UserId};
+use super::room::{self, Room};
 
 /// Entries in a cache line.
 const LINE_USERS: usize = 4;
@@ -25,7 +27,7 @@ const LINE_USERS: usize = 4;
 /// Lines of a new part.
 const PART_LINES_MIN: usize = 2;
 /// Lines of a part that is split instead of doubled.
-const PART_LINES_MAX: usize = 1_024;
+pub(super) const PART_LINES_MAX: usize = 1_024;
 
 /// Parts from which on lines are fetched ahead: with fewer the table takes a megabyte at most.
 const FETCHED_PARTS_MIN: usize = 16;
@@ -43,9 +45,31 @@ pub(super) struct User {
 /// Entries from the front, then vacancies.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-struct Line([Option<User>; LINE_USERS]);
+pub(super) struct Line([Option<User>; LINE_USERS]);
 
 const _: () = assert!(size_of::<Line>() == 64, "a line of the table is a line of the cache");
+
+impl Line {
+    /// The entry that ends the look for `id`: its own, or the first vacancy. All entries are looked
+    /// at, without a branch: which one it is, is nothing that a processor could guess, and a wrong
+    /// guess costs as much as the rest of the look.
+    #[inline(always)]
+    fn end_of_look(&self, id: UserId) -> Option<usize> {
+        let ends = |user: &Option<User>| {
+            let found = user.as_ref().map_or(0, |user| user.id.get());
+            u32::from((found == 0) | (found == id.get()))
+        };
+        let [first, second, third, fourth] = &self.0;
+        let all = ends(first) | ends(second) << 1 | ends(third) << 2 | ends(fourth) << 3;
+        (all != 0).then(|| all.trailing_zeros() as usize)
+    }
+
+    /// Its users: they stand from the front.
+    #[inline(always)]
+    fn count(&self) -> usize {
+        self.0.iter().map(|user| usize::from(user.is_some())).sum()
+    }
+}
 
 /// Where a user is, or would come. Good until the table changes.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +88,8 @@ pub(super) struct UserTable {
     directory: Vec<u32>,
     depth: u32,
     parts: Vec<Part>,
+    /// Where the largest parts come from.
+    room: Option<Arc<dyn Room>>,
 }
 
 #[derive(Debug)]
@@ -79,7 +105,11 @@ struct Part {
 
 impl UserTable {
     pub(super) fn new(hasher: FixedState) -> Self {
-        Self { hasher, directory: Vec::new(), depth: 0, parts: Vec::new() }
+        Self { hasher, directory: Vec::new(), depth: 0, parts: Vec::new(), room: None }
+    }
+
+    pub(super) fn use_room(&mut self, room: &Arc<dyn Room>) {
+        self.room = Some(Arc::clone(room));
     }
 
     /// The place of `id`, and the user where there is one.
@@ -152,14 +182,14 @@ impl UserTable {
     fn grow(&mut self, hash: u64) {
         if self.directory.is_empty() {
             self.directory.push(0);
-            self.parts.push(Part::new(PART_LINES_MIN, 0));
+            self.parts.push(Part::new(vacant(PART_LINES_MIN), 0));
             return;
         }
         let index = self.directory[prefix(hash, self.depth)];
         let part = &mut self.parts[index as usize];
         let (lines, depth) = (part.lines.len(), part.depth);
         if lines < PART_LINES_MAX {
-            let old = std::mem::replace(part, Part::new(2 * lines, depth));
+            let old = std::mem::replace(part, Part::new(vacant(2 * lines), depth));
             old.users().for_each(|user| part.insert(self.hasher.hash_one(user.id), *user));
             return;
         }
@@ -169,7 +199,8 @@ impl UserTable {
             self.depth += 1;
             self.directory = self.directory.iter().flat_map(|part| [*part; 2]).collect();
         }
-        let upper = part.split(|id| self.hasher.hash_one(id));
+        let room = room::lines(self.room.as_ref());
+        let upper = part.split(room, |id| self.hasher.hash_one(id));
         // The prefixes that lead to the part are neighbours; the next bit is set in the upper half.
         let prefixes = 1 << (self.depth - depth);
         let first = prefix(hash, self.depth) / prefixes * prefixes;
@@ -181,9 +212,10 @@ impl UserTable {
 }
 
 impl Part {
-    fn new(lines: usize, depth: u32) -> Self {
-        let count_max = u32::try_from(users_max(lines)).unwrap_or(u32::MAX);
-        Self { lines: vec![Line::default(); lines].into(), count: 0, count_max, depth }
+    /// A part of vacant `lines`.
+    fn new(lines: Box<[Line]>, depth: u32) -> Self {
+        let count_max = u32::try_from(users_max(lines.len())).unwrap_or(u32::MAX);
+        Self { lines, count: 0, count_max, depth }
     }
 
     /// The line and the entry of `id`, or those of the vacancy where it would come: there is
@@ -192,24 +224,24 @@ impl Part {
     fn find(&self, hash: u64, id: UserId) -> (u32, u8, Option<&User>) {
         let mut line = self.home(hash);
         loop {
-            for (entry, user) in (0..).zip(&self.lines[line].0) {
-                let user = user.as_ref();
-                if user.is_none_or(|user| user.id == id) {
-                    #[expect(clippy::cast_possible_truncation, reason = "a part is small")]
-                    return (line as u32, entry, user);
-                }
+            let users = &self.lines[line];
+            if let Some(entry) = users.end_of_look(id) {
+                #[expect(clippy::cast_possible_truncation, reason = "a part is small")]
+                return (line as u32, entry as u8, users.0[entry].as_ref());
             }
             line = self.after(line);
         }
     }
 
-    /// Takes out those whose hash has the next bit set, as a part of their own. The others move up
-    /// where they stay: half of the memory, and half of the new lines, of two fresh halves.
-    fn split(&mut self, hash_of: impl Fn(UserId) -> u64) -> Self {
+    /// Takes out those whose hash has the next bit set, as a part of their own in `room`, as many
+    /// vacant lines. The others move up where they stay: half of the memory, and half of the new
+    /// lines, of two fresh halves.
+    fn split(&mut self, room: Box<[Line]>, hash_of: impl Fn(UserId) -> u64) -> Self {
         let lines = self.lines.len();
+        assert_eq!(room.len(), lines, "halves are as large as the whole");
         self.depth += 1;
         self.count = 0;
-        let mut upper = Self::new(lines, self.depth);
+        let mut upper = Self::new(room, self.depth);
         // Nobody went past a line with a vacancy, so behind it everybody has a home that was looked
         // at before, and comes to stand there or before where it stood.
         let has_vacancy = |line: &Line| line.0[LINE_USERS - 1].is_none();
@@ -217,7 +249,8 @@ impl Part {
         let mut line = first.unwrap_or_else(|| unreachable!("a part is never full"));
         for _ in 0..lines {
             line = self.after(line);
-            for user in std::mem::take(&mut self.lines[line]).0.into_iter().flatten() {
+            let moving = std::mem::take(&mut self.lines[line]);
+            for user in moving.0.into_iter().flatten() {
                 let hash = hash_of(user.id);
                 let is_upper = prefix(hash, self.depth) % 2 == 1;
                 let half = if is_upper { &mut upper } else { &mut *self };
@@ -233,7 +266,9 @@ impl Part {
         let mut line = self.home(hash);
         self.count += 1;
         loop {
-            if let Some(vacancy) = self.lines[line].0.iter_mut().find(|entry| entry.is_none()) {
+            let users = &mut self.lines[line];
+            let count = users.count();
+            if let Some(vacancy) = users.0.get_mut(count) {
                 *vacancy = Some(user);
                 return;
             }
@@ -258,6 +293,11 @@ impl Part {
     fn users(&self) -> impl Iterator<Item = &User> {
         self.lines.iter().flat_map(|line| line.0.iter().flatten())
     }
+}
+
+/// Lines of a part without users.
+fn vacant(lines: usize) -> Box<[Line]> {
+    vec![Line::default(); lines].into()
 }
 
 /// Users of a part at most: four fifths of its room. A look-up for a stranger then sees one line

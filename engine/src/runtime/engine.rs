@@ -17,6 +17,7 @@ use super::handle::Handle;
 use super::owner::Owner;
 use super::pending::Pending;
 use super::sinks::Ordered;
+use super::shelf::Maker;
 use super::snapshots::{House, Housekeeper};
 use super::timer::Timer;
 use super::views::{ActivityView, PublicStatus, ReservationView};
@@ -59,6 +60,7 @@ pub(crate) struct Inner {
     pub(crate) threads: Mutex<Option<wal::Threads>>,
     pub(crate) timer: Mutex<Option<Timer>>,
     pub(crate) housekeeper: Mutex<Option<Housekeeper>>,
+    pub(crate) maker: Mutex<Option<Maker>>,
     pub(crate) shards: Box<[CachePadded<Mutex<Shard>>]>,
     pub(crate) control: Mutex<Control>,
     pub(crate) controls: Controls,

@@ -23,6 +23,7 @@ pub(crate) mod recovered;
 pub(crate) mod refunds;
 pub(crate) mod repair;
 pub(crate) mod replay;
+pub(crate) mod shelf;
 pub(crate) mod sinks;
 pub(crate) mod skus;
 pub(crate) mod snapshots;

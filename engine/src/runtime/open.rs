@@ -292,6 +292,7 @@ impl Inner {
             threads: Mutex::new(None),
             timer: Mutex::new(None),
             housekeeper: Mutex::new(None),
+            maker: Mutex::new(None),
             table_seed: replayed.seed.table_seed,
             house,
             shards: replayed.shards.into_iter().map(shard).collect(),

@@ -1,5 +1,7 @@
 //! Purchases through the engine: one at a time, or many under one lock.
 
+use std::cell::Cell;
+
 use wal::{AbortOnPanic, Batch, Busy, Class};
 
 use super::engine::{Engine, PURCHASE_ROOM};
@@ -10,6 +12,7 @@ use crate::core::command::{Refusal, Reserve};
 use crate::core::decide::{self, reserve};
 use crate::core::event::Front;
 use crate::core::ids::{ActivityId, ReservationId, UserId};
+use crate::core::request::RequestHasher;
 use crate::core::shard::Shard;
 use crate::core::till::{Sold, Till};
 use crate::core::validate;
@@ -158,7 +161,22 @@ impl Engine {
         requests: &[BatchRequest<'_>],
         front: Front,
     ) -> Result<Pending<Vec<BatchAnswer>>, Busy> {
-        self.batch(activity, requests, front, |answer, _| answer)
+        self.batch(activity, requests, front, Vec::new(), |answer, _| answer)
+    }
+
+    /// [`Engine::reserve_batch`], whose answers come in `answers`, which is emptied first: for who
+    /// calls again and again, and hands back what came before.
+    ///
+    /// # Errors
+    /// As there; `answers` is gone then.
+    pub fn reserve_batch_into(
+        &self,
+        activity: ActivityId,
+        requests: &[BatchRequest<'_>],
+        front: Front,
+        answers: Vec<BatchAnswer>,
+    ) -> Result<Pending<Vec<BatchAnswer>>, Busy> {
+        self.batch(activity, requests, front, answers, |answer, _| answer)
     }
 
     /// [`Engine::reserve_batch`], whose answers tell what was left behind each purchase.
@@ -171,7 +189,7 @@ impl Engine {
         requests: &[BatchRequest<'_>],
         front: Front,
     ) -> Result<Pending<Vec<CountedAnswer>>, Busy> {
-        self.batch(activity, requests, front, |answer, till| {
+        self.batch(activity, requests, front, Vec::new(), |answer, till| {
             let remaining = till.available();
             CountedAnswer { answer, remaining }
         })
@@ -183,18 +201,35 @@ impl Engine {
         activity: ActivityId,
         requests: &[BatchRequest<'_>],
         front: Front,
+        answers: Vec<T>,
         tell: impl Fn(BatchAnswer, &Till<'_>) -> T,
     ) -> Result<Pending<Vec<T>>, Busy> {
-        let hashes: Vec<u128> =
-            requests.iter().map(|request| self.inner.requests.hash(request.request_id)).collect();
-        let mut answers = Vec::with_capacity(requests.len());
+        // Before the lock is taken: it is a good part of the work.
+        let texts = requests.iter().map(|request| request.request_id);
+        with_hashes(&self.inner.requests, texts, |hashes| {
+            self.batch_hashed(activity, requests, hashes, front, answers, tell)
+        })
+    }
+
+    #[inline(always)]
+    fn batch_hashed<T>(
+        &self,
+        activity: ActivityId,
+        requests: &[BatchRequest<'_>],
+        hashes: &[u128],
+        front: Front,
+        mut answers: Vec<T>,
+        tell: impl Fn(BatchAnswer, &Till<'_>) -> T,
+    ) -> Result<Pending<Vec<T>>, Busy> {
+        answers.clear();
+        answers.reserve(requests.len());
         let index = self.shard_index(activity);
         let mut shard = self.lock(index);
         let room = requests.len() * PURCHASE_ROOM;
         let mut batch = self.begin(index, room, Class::New)?;
         let at_ms = self.decision_ms();
         if self.is_stopped() {
-            let commands = requests.iter().zip(hashes).map(|(request, request_hash)| {
+            let commands = requests.iter().zip(hashes).map(|(request, &request_hash)| {
                 let &BatchRequest { user, request_id, quantity } = request;
                 Reserve { user, request_id, request_hash, quantity, front }
             });
@@ -235,6 +270,31 @@ impl Engine {
             None => Err(refused(shard, activity, Refusal::UnknownReservation)),
         }
     }
+}
+
+thread_local! {
+    /// Room for a batch's hashes, kept from one batch to the next.
+    static HASHES: Cell<Vec<u128>> = const { Cell::new(Vec::new()) };
+}
+
+/// Hashes that a thread keeps room for: a quarter of a megabyte.
+const HASHES_KEPT_MAX: usize = 1 << 14;
+
+/// Does something with the hashes of `request_ids`.
+#[inline(always)]
+fn with_hashes<'a, T>(
+    hasher: &RequestHasher,
+    request_ids: impl Iterator<Item = &'a str>,
+    act: impl FnOnce(&[u128]) -> T,
+) -> T {
+    let mut hashes = HASHES.take();
+    hashes.clear();
+    hashes.extend(request_ids.map(|request_id| hasher.hash(request_id)));
+    let done = act(&hashes);
+    if hashes.capacity() <= HASHES_KEPT_MAX {
+        HASHES.set(hashes);
+    }
+    done
 }
 
 /// Decides a purchase; makes an accepted one so and appends its event, in one piece. The caller
