@@ -69,6 +69,21 @@ fn who_gives_up_when_it_was_woken_wakes_whom_the_publish_left() {
 }
 
 #[test]
+fn a_publish_that_leaves_waking_to_others_leaves_nobody_waiting() {
+    loom::model(|| {
+        let marks = Arc::new(Marks::new(1));
+        let waiters = [1, 2].map(|seq| {
+            let marks = Arc::clone(&marks);
+            thread::spawn(move || assert_eq!(marks.wait(0, seq), Ok(())))
+        });
+        marks.publish_to(0, 1, 1);
+        marks.publish_to(0, 2, 1);
+        let _ = waiters.map(|waiter| waiter.join().expect("a waiter does not panic"));
+        assert_eq!(marks.waiters(0), 0);
+    });
+}
+
+#[test]
 fn whom_nobody_woke_the_committer_wakes_in_the_end() {
     loom::model(|| {
         let marks = Arc::new(Marks::new(1));

@@ -26,7 +26,7 @@ use crate::recover::FRAMES_AT;
 use crate::retention::Retention;
 use crate::segment::SegmentHeader;
 use crate::spares::{Failed, Spare, SpareMade, Spares};
-use crate::watermark::Watermark;
+use crate::watermark::{PassOn, Watermark};
 
 /// The parts of an open log that the tail works with.
 pub(crate) struct Parts {
@@ -132,12 +132,12 @@ impl Tail {
         self.rotate(parts, sealed).map_err(|failure| self.fail(parts, failure))
     }
 
-    /// Makes what is waiting durable, in one frame, and publishes it, waking at most `first` of each
-    /// lane's waiters itself.
+    /// Makes what is waiting durable, in one frame, and publishes it, waking all who wait for it or
+    /// having it passed on.
     pub(crate) fn commit(
         &mut self,
         parts: &Parts,
-        first: usize,
+        pass_on: Option<PassOn>,
     ) -> Result<Committed, LogUnavailable> {
         if parts.watermark.is_poisoned() {
             return Err(LogUnavailable);
@@ -152,7 +152,7 @@ impl Tail {
         self.start_lane = (self.start_lane + 1) % (parts.intake.control_lane() + 1);
         let last_lsn = self.last_lsn.plus(u64::from(taken.records));
         if planted::has(Bug::PublishOneFrameEarly) {
-            parts.watermark.publish(&self.marks, last_lsn, first, &mut self.woken);
+            parts.watermark.publish(&self.marks, last_lsn, pass_on, &mut self.woken);
         }
         let room = self.control.format.segment_bytes - self.offset;
         let rotated = match round_up(frame::HEADER_BYTES + taken.bytes) as u64 > room {
@@ -164,7 +164,7 @@ impl Tail {
             .map_err(|failure| self.fail(parts, failure))?;
         self.promised = false;
         parts.intake.release(taken.bytes);
-        parts.watermark.publish(&self.marks, self.last_lsn, first, &mut self.woken);
+        parts.watermark.publish(&self.marks, self.last_lsn, pass_on, &mut self.woken);
         // A full frame may have left records behind whose callers commit once and then wait.
         if parts.intake.may_have_left(taken.bytes, frame_bytes_max - frame::HEADER_BYTES) {
             parts.intake.interrupt();
@@ -258,7 +258,7 @@ impl Tail {
             self.data_chain = Some(self.chain);
         }
         if planted::has(Bug::AckBeforeSync) {
-            parts.watermark.publish(&self.marks, self.last_lsn, usize::MAX, &mut self.woken);
+            parts.watermark.publish(&self.marks, self.last_lsn, None, &mut self.woken);
         }
         match file.sync_data() {
             Err(_) if planted::has(Bug::RetryAfterFailedSync) => {}

@@ -15,7 +15,7 @@ use crate::reader::Reader;
 use crate::recover::{self, Replay};
 use crate::spares::SpareMade;
 use crate::sync::{Mutex, block_on};
-use crate::watermark::WOKEN_FIRST;
+use crate::watermark::PassOn;
 
 /// An open log; clones are the same log. Only one process at a time has it (W12).
 #[derive(Clone)]
@@ -77,13 +77,13 @@ impl Log {
 
     /// Makes what is waiting durable, as far as one frame holds it.
     pub fn commit(&self) -> Result<Committed, LogUnavailable> {
-        self.with_tail(|tail, parts| tail.commit(parts, usize::MAX))
+        self.with_tail(|tail, parts| tail.commit(parts, None))
     }
 
     /// [`Log::commit`] for the thread that does nothing else: it wakes few and has them wake the
     /// others. It must look after those that are [left](Log::wake_left).
     pub(crate) fn commit_passing_on(&self) -> Result<Committed, LogUnavailable> {
-        self.with_tail(|tail, parts| tail.commit(parts, WOKEN_FIRST))
+        self.with_tail(|tail, parts| tail.commit(parts, Some(PassOn::USUAL)))
     }
 
     /// Whether somebody may be told that was not yet woken.
@@ -130,7 +130,7 @@ impl Log {
         parts.intake.close();
         parts.spares.stop();
         self.with_tail(|tail, parts| {
-            while tail.commit(parts, usize::MAX)? != Committed::Nothing {}
+            while tail.commit(parts, None)? != Committed::Nothing {}
             Ok(tail.data_chain())
         })
     }
@@ -159,10 +159,14 @@ impl Log {
     /// as the write. Who commits already is waited for; what is appended meanwhile is the
     /// committer's, whom every append rings.
     pub fn wait_durable(&self, ticket: Ticket) -> Result<(), LogUnavailable> {
-        while self.durable_seq(ticket.shard) < ticket.shard_seq {
+        let lane = self.lane(ticket.shard);
+        loop {
+            if let Some(told) = self.inner.parts.watermark.told(lane, ticket.shard_seq) {
+                return told;
+            }
             let Some(mut tail) = self.inner.tail.try_lock() else { break };
             let parts = &self.inner.parts;
-            if failure::guarded(parts, || tail.commit(parts, usize::MAX))? == Committed::Nothing {
+            if failure::guarded(parts, || tail.commit(parts, None))? == Committed::Nothing {
                 break;
             }
         }

@@ -8,7 +8,7 @@ use crate::error::LogUnavailable;
 use crate::ids::Lsn;
 use crate::log::Log;
 use crate::sync::block_on;
-use crate::watermark::Watermark;
+use crate::watermark::{PassOn, Watermark};
 
 /// Waits, as the committing thread does, until something was appended.
 pub fn wait_for_work(log: &Log) -> bool {
@@ -36,12 +36,13 @@ impl Marks {
 
     /// Publishes that `lane` is durable up to `seq`, and the log up to the same number.
     pub fn publish(&self, lane: usize, seq: u64) {
-        self.publish_to(lane, seq, usize::MAX);
+        self.0.publish(&[(lane, seq)], Lsn(seq), None, &mut Vec::new());
     }
 
-    /// The same, but wakes at most `first` who wait: they pass it on.
-    pub fn publish_to(&self, lane: usize, seq: u64, first: usize) {
-        self.0.publish(&[(lane, seq)], Lsn(seq), first, &mut Vec::new());
+    /// The same, but wakes `begin` who wait, and has it passed on.
+    pub fn publish_to(&self, lane: usize, seq: u64, begin: usize) {
+        let pass_on = PassOn { together_max: begin, begin };
+        self.0.publish(&[(lane, seq)], Lsn(seq), Some(pass_on), &mut Vec::new());
     }
 
     /// Wakes all who are due and were left to others.

@@ -126,6 +126,7 @@ pub(crate) fn block_on_for<F: Future>(
 
 #[cfg(not(any(loom, shuttle)))]
 fn park<F: Future>(future: F, deadline: Option<std::time::Instant>) -> Option<F::Output> {
+    use std::cell::RefCell;
     use std::sync::Arc;
     use std::task::{Context, Poll, Wake, Waker};
     use std::thread::{self, Thread};
@@ -137,7 +138,15 @@ fn park<F: Future>(future: F, deadline: Option<std::time::Instant>) -> Option<F:
         }
     }
 
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let make = || Waker::from(Arc::new(Unpark(thread::current())));
+    thread_local! {
+        /// This thread's waker, for all of its waits.
+        static WAKER: RefCell<Option<Waker>> = const { RefCell::new(None) };
+    }
+
+    let kept = WAKER.try_with(|kept| kept.borrow_mut().get_or_insert_with(make).clone());
+    // A thread that is ending keeps nothing any more.
+    let waker = kept.unwrap_or_else(|_| make());
     let mut context = Context::from_waker(&waker);
     let mut future = std::pin::pin!(future);
     loop {

@@ -8,6 +8,8 @@ use std::task::Waker;
 pub(crate) struct Waiters {
     queue: VecDeque<(Place, Waker)>,
     next_number: u64,
+    /// Who stood in front when it was last asked whether waking goes on.
+    seen: Option<Place>,
 }
 
 /// Where a waiter stands: behind those who wait for less, and those who came before it.
@@ -54,6 +56,21 @@ impl Waiters {
     /// Whether anyone is due while the mark is at `durable`.
     pub(crate) fn has_due(&self, durable: u64) -> bool {
         self.queue.front().is_some_and(|(first, _)| first.wanted <= durable)
+    }
+
+    /// Whether more than `count` are due while the mark is at `durable`.
+    pub(crate) fn has_due_beyond(&self, count: usize, durable: u64) -> bool {
+        self.queue.get(count).is_some_and(|(place, _)| place.wanted <= durable)
+    }
+
+    /// Whether somebody left since [`Waiters::look`], of those who stood in front.
+    pub(crate) fn has_moved(&self) -> bool {
+        self.seen != self.queue.front().map(|(place, _)| *place)
+    }
+
+    /// Remembers who stands in front.
+    pub(crate) fn look(&mut self) {
+        self.seen = self.queue.front().map(|(place, _)| *place);
     }
 
     /// How many wait.

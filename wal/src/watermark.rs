@@ -6,17 +6,20 @@
 //! for what was durable before: an answer after the failure could rest on state that is not.
 //!
 //! **Waking is passed on.** To wake a task of another thread costs several times what it costs to
-//! wake one of one's own, and a frame ends thousands of waits. So a publish wakes only the first
-//! few itself; each wait that ends wakes the next few before it returns, on its own thread. The
-//! flag `left` says that somebody is due and not woken. It is raised under the waiters' lock before
-//! the mark moves, so whoever finds that it is due finds the flag as well.
+//! wake one of one's own, and a frame ends thousands of waits. So where many are due a publish wakes
+//! two, and each wait that ends wakes the next few before it returns, on its own thread. A publish
+//! that finds the one before still being passed on wakes nobody: a runtime takes what other threads
+//! woke last, and those would wait for longest. The flag `left` says that somebody is due and not
+//! woken. It is raised under the waiters' lock before the mark moves, so whoever finds that it is
+//! due finds the flag as well.
 //!
 //! Nobody is forgotten. A wait that ends while others are left takes at least one of them out of
 //! the queue, and the publish took some before it: more are taken out than waits have ended, so
 //! there is always one that is woken, has not ended yet, and will pass it on, by ending or by being
 //! given up. What that rests on is that who is woken looks again. A task that does not, since it
-//! waits for something else by then, ends the chain, until the next publish begins another or the
-//! committer, with nothing to commit for a moment, [wakes all that are left](Watermark::wake_left).
+//! waits for something else by then, ends the chain, until a publish that finds nobody gone since
+//! the one before begins another, or the committer, with nothing to commit for a moment,
+//! [wakes all that are left](Watermark::wake_left).
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -25,12 +28,23 @@ use crossbeam_utils::CachePadded;
 
 use crate::error::LogUnavailable;
 use crate::ids::Lsn;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Ordering};
 use crate::waiters::{Place, Waiters};
 
-/// Waiters of a lane that a publish wakes itself where the others are passed on: enough for the
-/// threads of a runtime to begin side by side.
-pub(crate) const WOKEN_FIRST: usize = 16;
+/// How a publish wakes few and has them wake the others.
+#[derive(Clone, Copy)]
+pub(crate) struct PassOn {
+    /// As many who are due are all woken at once.
+    pub(crate) together_max: usize,
+    /// Of more than that, as many are woken.
+    pub(crate) begin: usize,
+}
+
+impl PassOn {
+    /// A runtime's threads all get something to do where there is little to do, and a chain begins
+    /// with one to spare.
+    pub(crate) const USUAL: Self = Self { together_max: 16, begin: 2 };
+}
 
 /// Waiters that a wait wakes when it ends: a thread that waited for itself alone is held up by few
 /// wake-ups, and yet thousands are woken in a few steps.
@@ -45,7 +59,7 @@ struct Mark {
 
 impl Mark {
     /// Takes the wakers of at most `count` who are due, and says whether others are left.
-    fn take_due(&self, mut waiters: MutexGuard<'_, Waiters>, count: usize, woken: &mut Vec<Waker>) {
+    fn take_due(&self, waiters: &mut Waiters, count: usize, woken: &mut Vec<Waker>) {
         let durable = self.durable.load(Ordering::Relaxed);
         woken.extend(std::iter::from_fn(|| waiters.take_due(durable)).take(count));
         self.left.store(waiters.has_due(durable), Ordering::Release);
@@ -88,9 +102,9 @@ impl Watermark {
         Lsn(self.durable(self.lsn_lane()))
     }
 
-    /// Makes a frame visible: the last sequence of each lane in it, and its last LSN. Wakes at most
-    /// `first` waiters of each, who wake the others; who publishes so looks after those that are
-    /// [left](Self::wake_left).
+    /// Makes a frame visible: the last sequence of each lane in it, and its last LSN. Wakes all who
+    /// wait for it, or, by `pass_on`, a few who wake the others; who publishes so looks after those
+    /// that are [left](Self::wake_left).
     ///
     /// # Panics
     /// Where a mark would fall (W2).
@@ -98,16 +112,23 @@ impl Watermark {
         &self,
         lanes: &[(usize, u64)],
         last_lsn: Lsn,
-        first: usize,
+        pass_on: Option<PassOn>,
         woken: &mut Vec<Waker>,
     ) {
         for (lane, seq) in lanes.iter().copied().chain([(self.lsn_lane(), last_lsn.0)]) {
             let mark = &self.marks[lane];
-            let waiters = mark.waiters.lock();
-            mark.left.store(true, Ordering::Relaxed);
+            let mut waiters = mark.waiters.lock();
+            let goes_on = mark.left.swap(true, Ordering::Relaxed) && waiters.has_moved();
             let before = mark.durable.swap(seq, Ordering::AcqRel);
             assert!(before <= seq, "W2: a durable mark only grows");
-            mark.take_due(waiters, first, woken);
+            let count = match pass_on {
+                None => usize::MAX,
+                Some(_) if goes_on => 0,
+                Some(it) if waiters.has_due_beyond(it.together_max, seq) => it.begin,
+                Some(it) => it.together_max,
+            };
+            mark.take_due(&mut waiters, count, woken);
+            waiters.look();
         }
         woken.drain(..).for_each(Waker::wake);
     }
@@ -120,7 +141,7 @@ impl Watermark {
     /// Wakes all who are due and whom nobody has woken yet.
     pub(crate) fn wake_left(&self, woken: &mut Vec<Waker>) {
         for mark in self.marks.iter().filter(|mark| mark.left.load(Ordering::Acquire)) {
-            mark.take_due(mark.waiters.lock(), usize::MAX, woken);
+            mark.take_due(&mut mark.waiters.lock(), usize::MAX, woken);
         }
         woken.drain(..).for_each(Waker::wake);
     }
@@ -170,6 +191,14 @@ impl Watermark {
     #[cfg(any(test, loom))]
     pub(crate) fn waiters(&self, lane: usize) -> usize {
         self.marks[lane].waiters.lock().len()
+    }
+
+    /// What a wait would end with that need not wait.
+    pub(crate) fn told(&self, lane: usize, seq: u64) -> Option<Result<(), LogUnavailable>> {
+        match self.state(lane, seq) {
+            Poll::Ready(told) => Some(told),
+            Poll::Pending => None,
+        }
     }
 
     fn state(&self, lane: usize, seq: u64) -> Poll<Result<(), LogUnavailable>> {
@@ -244,9 +273,9 @@ mod tests {
         let watermark = Watermark::new(&[0, 0], Lsn(0));
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| block_on(watermark.wait(1, 5)));
-            watermark.publish(&[(1, 4)], Lsn(4), usize::MAX, &mut Vec::new());
+            watermark.publish(&[(1, 4)], Lsn(4), None, &mut Vec::new());
             assert_eq!(watermark.state(1, 5), Poll::Pending);
-            watermark.publish(&[(1, 5)], Lsn(5), usize::MAX, &mut Vec::new());
+            watermark.publish(&[(1, 5)], Lsn(5), None, &mut Vec::new());
             assert_eq!(waiter.join().unwrap(), Ok(()));
         });
     }
@@ -305,8 +334,8 @@ mod tests {
             Pin::new(wait).poll(&mut Context::from_waker(waker))
         };
         assert!(tasks.iter_mut().all(|task| look(task).is_pending()));
-        watermark.publish(&[(0, 1)], Lsn(1), WOKEN_FIRST, &mut Vec::new());
-        assert_eq!(watermark.waiters(0), WAITS - WOKEN_FIRST);
+        watermark.publish(&[(0, 1)], Lsn(1), Some(PassOn::USUAL), &mut Vec::new());
+        assert_eq!(watermark.waiters(0), WAITS - PassOn::USUAL.begin);
         assert!(watermark.has_left());
         let mut ended = vec![false; WAITS];
         let mut taken_max = 0;
@@ -328,15 +357,25 @@ mod tests {
     #[test]
     fn a_chain_that_breaks_is_begun_again_by_the_next_publish_or_ended_by_the_committer() {
         let watermark = Watermark::new(&[0], Lsn(0));
-        let mut waits: Vec<_> = (0..10).map(|_| watermark.wait(0, 1)).collect();
+        let mut waits: Vec<_> = (0..20).map(|_| watermark.wait(0, 1)).collect();
         for wait in &mut waits {
             let mut context = Context::from_waker(Waker::noop());
             assert!(Pin::new(wait).poll(&mut context).is_pending());
         }
-        for (seq, waiting) in [(1, 7), (2, 4)] {
-            watermark.publish(&[(0, seq)], Lsn(seq), 3, &mut Vec::new());
-            assert_eq!((watermark.waiters(0), watermark.has_left()), (waiting, true));
+        let publish = |seq| {
+            watermark.publish(&[(0, seq)], Lsn(seq), Some(PassOn::USUAL), &mut Vec::new());
+            (watermark.waiters(0), watermark.has_left())
+        };
+        assert_eq!([1, 2].map(publish), [(18, true), (16, true)]);
+        // One passes it on before the next publish, which leaves it to the others.
+        assert!(Pin::new(&mut waits[0]).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert_eq!([3, 4].map(publish), [(12, true), (0, false)]);
+        let mut waits: Vec<_> = (0..20).map(|_| watermark.wait(0, 5)).collect();
+        for wait in &mut waits {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(Pin::new(wait).poll(&mut context).is_pending());
         }
+        assert_eq!(publish(5), (18, true));
         watermark.wake_left(&mut Vec::new());
         assert_eq!((watermark.waiters(0), watermark.has_left()), (0, false));
     }
@@ -345,6 +384,6 @@ mod tests {
     #[should_panic(expected = "W2")]
     fn a_mark_that_would_fall_is_a_bug() {
         let watermark = Watermark::new(&[7], Lsn(7));
-        watermark.publish(&[(0, 6)], Lsn(8), usize::MAX, &mut Vec::new());
+        watermark.publish(&[(0, 6)], Lsn(8), None, &mut Vec::new());
     }
 }

@@ -36,5 +36,5 @@ mod table;
 pub mod terms;
 pub mod till;
 mod user;
-mod user_table;
+pub(crate) mod user_table;
 pub mod validate;

@@ -103,6 +103,12 @@ struct Part {
     depth: u32,
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How often this thread has looked for a user, in any table.
+    pub(crate) static LOOKS: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
 impl UserTable {
     pub(super) fn new(hasher: FixedState) -> Self {
         Self { hasher, directory: Vec::new(), depth: 0, parts: Vec::new(), room: None }
@@ -113,8 +119,10 @@ impl UserTable {
     }
 
     /// The place of `id`, and the user where there is one.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, id: UserId) -> (Place, Option<&User>) {
+        #[cfg(test)]
+        LOOKS.set(LOOKS.get() + 1);
         let hash = self.hasher.hash_one(id);
         let Some(&part) = self.directory.get(prefix(hash, self.depth)) else {
             return (Place { hash, part: 0, line: 0, entry: 0 }, None);
@@ -220,7 +228,7 @@ impl Part {
 
     /// The line and the entry of `id`, or those of the vacancy where it would come: there is
     /// always one, for a part is never full.
-    #[inline]
+    #[inline(always)]
     fn find(&self, hash: u64, id: UserId) -> (u32, u8, Option<&User>) {
         let mut line = self.home(hash);
         loop {

@@ -338,3 +338,68 @@ fn refused(shard: &Shard, activity: ActivityId, refusal: Refusal) -> Refused {
     let remaining = shard.activity(activity).map_or(0, |it| it.figures().available);
     Refused { refusal, remaining }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::sync::Arc;
+
+    use wal::device::sim::{Image, SimDevice};
+
+    use super::*;
+    use crate::EngineOptions;
+    use crate::core::event::{Actor, DeadLetterPolicy, Definition, LatePayment};
+    use crate::core::ids::SkuId;
+    use crate::core::limits::TIME_MS_MAX;
+    use crate::core::user_table::LOOKS;
+
+    const DEFINITION: Definition<'static> = Definition {
+        sku: SkuId::new(1).unwrap(),
+        title: "phone",
+        price: 100,
+        per_user_limit: 2,
+        start_ms: 1,
+        end_ms: TIME_MS_MAX,
+        payment_ttl_ms: 60_000,
+        late_payment: LatePayment::ReinstateOrRefund,
+        dead_letter: DeadLetterPolicy::Rollback,
+        publish_at_ms: 0,
+    };
+
+    fn on_sale() -> (Engine, ActivityId) {
+        let device = SimDevice::new(Image::empty(1));
+        let mut options = EngineOptions::new("sim");
+        options.threads = false;
+        let (engine, _) = Engine::open_on(Arc::new(device), options).unwrap();
+        let actor = Actor { name: "admin", request_id: "r" };
+        let created = engine.create(None, actor, 1_000, DEFINITION).unwrap().wait();
+        let id = created.unwrap().unwrap().id;
+        engine.publish(id, actor).unwrap().wait().unwrap().unwrap();
+        (engine, id)
+    }
+
+    #[test]
+    fn a_purchase_looks_its_user_up_once_whatever_it_comes_to() {
+        let (engine, id) = on_sale();
+        let user = |number| UserId::new(number).unwrap();
+        // The first user makes the table; the others here find room in it.
+        drop(engine.reserve(id, user(1), "first", 1, Front::Api).unwrap());
+        let looks = |act: &dyn Fn()| {
+            let before = LOOKS.get();
+            act();
+            LOOKS.get() - before
+        };
+        let buy = |number, request_id, quantity| {
+            drop(engine.reserve(id, user(number), request_id, quantity, Front::Api).unwrap());
+        };
+        assert_eq!(looks(&|| buy(2, "accepted", 1)), 1);
+        assert_eq!(looks(&|| buy(2, "accepted once more", 1)), 1);
+        assert_eq!(looks(&|| buy(2, "accepted", 1)), 1, "repeated");
+        assert_eq!(looks(&|| buy(2, "above the limit", 1)), 1);
+        assert_eq!(looks(&|| buy(3, "more than there is", 1_000)), 1);
+        let request = |number| BatchRequest { user: user(number), request_id: "b", quantity: 1 };
+        let batch = [2, 3, 4, 3].map(request);
+        let all = || drop(engine.reserve_batch(id, &batch, Front::Api).unwrap());
+        assert_eq!(looks(&all), 4, "accepted, repeated and refused");
+    }
+}
