@@ -55,7 +55,9 @@ fn warm() -> Sale {
     let id = created.unwrap().unwrap().id;
     engine.publish(id, actor).unwrap().wait().unwrap().unwrap();
     let sale = Sale { engine, id, _dir: dir };
-    sale.buy_together(&sale.requests(1, BEFORE), Vec::new());
+    // In two batches: the log fills one buffer while it writes the other.
+    sale.buy_together(&sale.requests(1, BEFORE / 2), Vec::new());
+    sale.buy_together(&sale.requests(BEFORE / 2 + 1, BEFORE - BEFORE / 2), Vec::new());
     sale.buy(BEFORE + 1, "alone");
     sale.await_one(BEFORE + 2);
     sale

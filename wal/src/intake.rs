@@ -297,17 +297,24 @@ impl Batch<'_> {
     /// Where they could not: callers bound their commands far below a frame.
     #[inline]
     pub fn command(&mut self, bytes: usize) {
-        let Intake { chunk_bytes_max, pool, .. } = self.intake;
-        let chunk_bytes_max = *chunk_bytes_max;
+        let chunk_bytes_max = self.intake.chunk_bytes_max;
         assert!(bytes <= chunk_bytes_max, "a command of {bytes} bytes does not fit a chunk");
         let state = self.lane();
         if state.open.records > 0 && state.open.bytes.len() + bytes > chunk_bytes_max {
-            // A lane that fills a chunk will fill the next: its room is made at once.
-            let mut bytes = pool.take();
-            bytes.reserve(chunk_bytes_max);
-            let full = state.replace_open(bytes);
-            state.full.push_back(full);
+            self.close_chunk();
         }
+    }
+
+    /// Goes on in the next chunk.
+    #[cold]
+    fn close_chunk(&mut self) {
+        let Intake { chunk_bytes_max, pool, .. } = self.intake;
+        // A lane that fills a chunk will fill the next: its room is made at once.
+        let mut bytes = pool.take();
+        bytes.reserve(*chunk_bytes_max);
+        let state = self.lane();
+        let full = state.replace_open(bytes);
+        state.full.push_back(full);
     }
 
     /// Appends a record of `kind`, whose body `write` appends. Returns its place in the shard.

@@ -130,7 +130,7 @@ impl Users {
 
     /// Adds a reservation, with which its user at `place` holds `held` units, to the user's chain,
     /// and gives it back linked, to be put at `position` of `slots`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn accept(
         &mut self,
         place: Place,

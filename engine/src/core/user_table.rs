@@ -258,7 +258,8 @@ impl Part {
         for _ in 0..lines {
             line = self.after(line);
             let moving = std::mem::take(&mut self.lines[line]);
-            for user in moving.0.into_iter().flatten() {
+            for user in moving.0 {
+                let Some(user) = user else { break };
                 let hash = hash_of(user.id);
                 let is_upper = prefix(hash, self.depth) % 2 == 1;
                 let half = if is_upper { &mut upper } else { &mut *self };

@@ -161,7 +161,7 @@ impl Engine {
         requests: &[BatchRequest<'_>],
         front: Front,
     ) -> Result<Pending<Vec<BatchAnswer>>, Busy> {
-        self.batch(activity, requests, front, Vec::new(), |answer, _| answer)
+        self.reserve_batch_into(activity, requests, front, Vec::new())
     }
 
     /// [`Engine::reserve_batch`], whose answers come in `answers`, which is emptied first: for who
