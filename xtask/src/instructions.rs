@@ -27,9 +27,9 @@ const BOUNDS: &[Bound] = &[
         instructions_max: 1_030,
         what: "a purchase in a batch of 1,024, logged",
     },
-    Bound { work: "single", instructions_max: 2_365, what: "a purchase by itself, logged" },
-    Bound { work: "refused", instructions_max: 510, what: "a purchase above the limit" },
-    Bound { work: "replayed", instructions_max: 566, what: "a purchase made before" },
+    Bound { work: "single", instructions_max: 2_040, what: "a purchase by itself, logged" },
+    Bound { work: "refused", instructions_max: 559, what: "a purchase above the limit" },
+    Bound { work: "replayed", instructions_max: 613, what: "a purchase made before" },
     Bound { work: "hash", instructions_max: 272, what: "the hash of a UUID" },
     Bound { work: "recovery", instructions_max: 1_197, what: "a purchase replayed at a start" },
 ];
