@@ -142,6 +142,19 @@ impl Users {
         slot.after(last)
     }
 
+    /// [`Users::accept`] for the next reservation of a snapshot, whose user's units are told apart.
+    #[inline]
+    pub(super) fn restore(
+        &mut self,
+        slot: Slot,
+        position: Position,
+        slots: &Slots,
+        ordinal: Ordinal,
+    ) -> Slot {
+        let (place, _) = self.table.find(slot.user());
+        self.accept(place, slot, 0, position, slots, ordinal)
+    }
+
     /// Adds the reservation at `position` to its user's index, where the chain before it, which
     /// ends at `last`, has one or is too long to do without.
     #[inline(never)]
