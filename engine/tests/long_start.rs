@@ -10,9 +10,8 @@ use engine::core::event::{Actor, DeadLetterPolicy, Definition, Front, LatePaymen
 use engine::core::ids::{ActivityId, ReservationId, SkuId, UserId};
 use engine::core::limits::TIME_MS_MAX;
 use engine::{BatchAnswer, BatchRequest, Engine, EngineOptions, OpenError, OpenReport};
-use wal::device::Device as _;
 use wal::device::sim::{Image, SimDevice};
-use wal::{Class, Log, Lsn, record_bytes};
+use wal::{Class, Format, Log, Lsn, OWNER_BYTES, record_bytes};
 
 const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
 
@@ -22,7 +21,9 @@ const BATCH: u64 = 1_024;
 
 fn open(device: &SimDevice) -> Result<(Engine, OpenReport), OpenError> {
     let options = EngineOptions {
-        segment_bytes: 8 << 20,
+        segment_bytes: 2 << 20,
+        frame_bytes_max: 256 << 10,
+        in_flight_bytes_max: 512 << 10,
         shard_count: 4,
         accept_file_system: true,
         on_fatal: Box::new(|fatal| panic!("{fatal}")),
@@ -111,9 +112,15 @@ fn the_state_is_the_one_that_was_live_by_the_log_and_by_a_snapshot() {
 #[test]
 fn a_record_that_cannot_have_happened_is_told_of_whatever_stands_behind_it() {
     let (device, _) = sold();
-    let format = wal::read_format(&device).unwrap();
     let options = wal::OpenOptions {
-        format,
+        // Of no account: the directory has its own.
+        format: Format {
+            shard_count: 4,
+            frame_bytes_max: 256 << 10,
+            in_flight_bytes_max: 512 << 10,
+            segment_bytes: 2 << 20,
+            owner: [0; OWNER_BYTES],
+        },
         accept_file_system: true,
         companions: Vec::new(),
         on_fatal: Box::new(|fatal| panic!("{fatal}")),
@@ -154,7 +161,7 @@ fn damage_behind_a_long_log_is_told_of_as_behind_a_short_one() {
     let segments = image.paths().into_iter().filter(|path| path.starts_with("wal/seg-"));
     let sealed = segments.min().unwrap();
     let mut bytes = image.content(&sealed).unwrap();
-    let at = bytes.len() - (2 << 20);
+    let at = bytes.len() / 2;
     bytes[at] ^= 1;
     image.set_content(&sealed, &bytes);
     let refused = open(&SimDevice::new(image)).map(drop).unwrap_err();
@@ -174,14 +181,9 @@ fn a_large_snapshot_with_a_rotten_block_is_passed_over() {
     let at = bytes.len() - (64 << 10);
     bytes[at] ^= 1;
     image.set_content(&path, &bytes);
-    let device = SimDevice::new(image);
-    match open(&device) {
-        // The log is whole still: no second snapshot lets it go.
-        Ok((engine, report)) => {
-            assert_eq!(engine.digest(), live);
-            assert_eq!(report.log.damaged_snapshots.len(), 1, "{report}");
-            assert!(device.list("damaged").is_ok());
-        }
-        Err(error) => panic!("{error}"),
-    }
+    // The log is whole still: it takes a second snapshot to let it go.
+    let (engine, report) = open(&SimDevice::new(image)).unwrap();
+    assert_eq!(engine.digest(), live);
+    assert_eq!(report.log.damaged_snapshots.len(), 1, "{report}");
+    assert!(report.records > BATCHES * BATCH);
 }

@@ -22,8 +22,7 @@ pub fn digest(shard: &Shard) -> u128 {
 /// The same, where `users` tells the [`users_digest`] of each activity, once, in the order of
 /// [`Shard::activities`]: it is half of the work, and may be done on another thread.
 pub fn digest_by(shard: &Shard, mut users: impl FnMut(&Activity) -> u128) -> u128 {
-    let live =
-        shard.activities().map(|(id, activity)| activity_digest(id, activity, &mut users));
+    let live = shard.activities().map(|(id, activity)| activity_digest(id, activity, &mut users));
     let archived = shard.tombstones().map(|(id, tombstone)| {
         let mut hash = Hash::of("archived");
         hash.numbers(&[id.get(), u64::from(tombstone.ordinal.get()), tombstone.end_ms]);

@@ -137,11 +137,6 @@ impl Till<'_> {
         Ok(())
     }
 
-    /// Whether anything can be bought here.
-    pub const fn is_open(&self) -> bool {
-        self.activity.is_ok()
-    }
-
     /// Units that are free to buy; 0 where there is no such activity.
     pub fn available(&self) -> u32 {
         self.activity.as_ref().map_or(0, |activity| activity.figures().available)

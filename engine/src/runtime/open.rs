@@ -12,7 +12,10 @@ use wal::device::{AppendChoice, Appends, Device};
 use wal::limits::{
     BATCH_FRAME_DIVISOR, FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT,
 };
-use wal::{Format, Log, Lsn, OnFatal, Opening, PosixDevice, Progress, Rejection, RetentionLimits, SinkClass};
+use wal::{
+    Format, Log, Lsn, OnFatal, Opening, PosixDevice, Progress, Rejection, RetentionLimits,
+    SinkClass,
+};
 
 use super::clock::{BEHIND_MS_MAX, Clock, Clocks, TimeSource};
 use super::controls::Controls;
@@ -241,8 +244,7 @@ impl Engine {
         let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
         let mut replayed =
             begin(&mut opening, || Replayed::new(format.shard_count, &owner, table_seed, ()))?;
-        let (judged, applied) =
-            replay(&mut replayed, |records| opening.replay_into(records));
+        let (judged, applied) = replay(&mut replayed, |records| opening.replay_into(records));
         applied.map_err(|Rejection { lsn, why }| wal::OpenError::Rejected { lsn, why })?;
         let judged = judged?;
         let clocks = Clocks::of(options.time);

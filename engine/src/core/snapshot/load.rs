@@ -14,6 +14,7 @@ use crate::core::shard::{Place, Shard, ShardSeed, Tombstone};
 use crate::core::side::{
     Adopted, DeadLetter, OpenRefund, Operation, OperationKind, Payment, Refund, Refunds,
 };
+use crate::core::user::FETCHED_TOGETHER;
 
 /// Why images are not the state of a shard. Their checksums held: the program that wrote them, or
 /// this one, has a fault.
@@ -33,10 +34,6 @@ pub enum LoadError {
     #[error("the state in a snapshot is not the one that was written: its digest differs")]
     Digest,
 }
-
-/// Users that are fetched together: more than the processor fetches from memory side by side, few
-/// enough that what was fetched is at hand still when its turn comes.
-const FETCHED_TOGETHER: usize = 64;
 
 /// Loads one shard.
 #[derive(Debug)]

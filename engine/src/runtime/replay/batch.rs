@@ -128,7 +128,14 @@ impl Batch {
         let Record { lsn, kind, kind_version, shard, shard_seq, body } = *record;
         self.runs.push(Run::Other(self.others.len()));
         self.bytes.extend_from_slice(body);
-        self.others.push(Other { lsn, kind, kind_version, shard, shard_seq, end: self.bytes.len() });
+        self.others.push(Other {
+            lsn,
+            kind,
+            kind_version,
+            shard,
+            shard_seq,
+            end: self.bytes.len(),
+        });
     }
 
     /// The record at `index` among those that are no purchases.
