@@ -132,8 +132,8 @@ impl Opening {
     }
 
     /// Begins from the newest snapshot that is whole and that `load` takes; `false` where there is
-    /// none. Each is read once: `load` reads it to its end, makes of it what it can, and throws that
-    /// away where it returns an error, its own or that of a piece.
+    /// none. Each is read once: `load` reads it to its end, makes of it what it can, and throws
+    /// that away where it returns an error, its own or that of a piece.
     ///
     /// # Errors
     /// [`OpenError`]: a snapshot can't be opened, or is of a newer version.
