@@ -35,11 +35,6 @@ impl OrderNo {
         Self(Text::Given { digits, first })
     }
 
-    /// The number that a reservation was adopted with.
-    pub(crate) fn adopted(text: &str) -> Self {
-        Self(Text::Adopted(text.into()))
-    }
-
     /// Its text.
     pub fn as_str(&self) -> &str {
         match &self.0 {
@@ -55,6 +50,13 @@ impl Deref for OrderNo {
 
     fn deref(&self) -> &str {
         self.as_str()
+    }
+}
+
+/// Whatever the system before called it.
+impl From<&str> for OrderNo {
+    fn from(text: &str) -> Self {
+        Self(Text::Adopted(text.into()))
     }
 }
 
@@ -133,7 +135,7 @@ mod tests {
             let given = OrderNo::given(prefix, ReservationId::new(id).unwrap());
             let expected = format!("{prefix}{id:017}");
             assert_eq!((given.as_str(), given.to_string()), (expected.as_str(), expected.clone()));
-            assert_eq!(given, OrderNo::adopted(&expected));
+            assert_eq!(given, OrderNo::from(expected.as_str()));
             assert_eq!(String::from(given), expected);
         }
     }

@@ -177,7 +177,7 @@ impl Engine {
     /// The order number of a reservation: the one that it was adopted with, else that of its id.
     pub(crate) fn order_no(&self, activity: &Activity, id: ReservationId) -> OrderNo {
         match activity.adopted_reservation(id) {
-            Some(adopted) if !adopted.order_no.is_empty() => OrderNo::adopted(&adopted.order_no),
+            Some(adopted) if !adopted.order_no.is_empty() => OrderNo::from(&*adopted.order_no),
             _ => self.inner.owner.order_prefix.number(id),
         }
     }

@@ -249,7 +249,7 @@ mod tests {
             remaining: 1,
             shard_seq: 1,
         };
-        let order_no = format!("{created_ms:018}");
+        let order_no = format!("{created_ms:018}").as_str().into();
         ReservationView { reservation, order_no, status: PublicStatus::PendingOrder, refund: None }
     }
 
