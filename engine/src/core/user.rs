@@ -9,7 +9,7 @@ use super::reservation::Slot;
 use super::slots::Slots;
 use super::table::{Table, Tables};
 pub(super) use super::user_table::FETCHED_TOGETHER;
-use super::user_table::{Place, User, UserTable};
+use super::user_table::{Lines, Place, User, UserTable};
 
 /// The longest chain that is walked.
 pub(super) const CHAIN_LENGTH_MAX: usize = 16;
@@ -48,6 +48,16 @@ impl Users {
     /// Has the table's lines for these users fetched: see [`UserTable::fetch`].
     pub(super) fn fetch(&self, users: impl Iterator<Item = UserId>) {
         self.table.fetch(users);
+    }
+
+    /// Whether memory for more users is here already.
+    pub(super) const fn is_stocked(&self) -> bool {
+        self.table.is_stocked()
+    }
+
+    /// Keeps memory for more users: see [`UserTable::stock`].
+    pub(super) fn stock(&mut self, lines: Option<Lines>) {
+        self.table.stock(lines);
     }
 
     /// Units that `user` holds.
