@@ -70,6 +70,18 @@ impl Users {
         self.table.iter().map(|user| (user.id, user.held))
     }
 
+    /// The units that `user` holds, where `last` is the last reservation that was accepted here.
+    pub(super) fn held_with_last(&self, user: UserId, last: Position) -> Option<u32> {
+        self.table.find(user).1.filter(|it| it.last == Some(last)).map(|it| it.held)
+    }
+
+    /// The users who have no reservation that was accepted here, with the units that each holds, in
+    /// no order that anything may rest on.
+    pub(super) fn without_own(&self) -> impl Iterator<Item = (UserId, u32)> {
+        let without = self.table.iter().filter(|user| user.last.is_none());
+        without.map(|user| (user.id, user.held))
+    }
+
     /// The reservations that `user` made, in no order that anything may rest on.
     pub(super) fn reservations(
         &self,
@@ -154,7 +166,7 @@ impl Users {
         slot.after(last)
     }
 
-    /// [`Users::accept`] for the next reservation of a snapshot, whose user's units are told apart.
+    /// [`Users::accept`] for the next reservation of a snapshot: its user's units are told apart.
     #[inline]
     pub(super) fn restore(
         &mut self,
@@ -163,8 +175,9 @@ impl Users {
         slots: &Slots,
         ordinal: Ordinal,
     ) -> Slot {
-        let (place, _) = self.table.find(slot.user());
-        self.accept(place, slot, 0, position, slots, ordinal)
+        let (place, user) = self.table.find(slot.user());
+        let held = user.map_or(0, |user| user.held);
+        self.accept(place, slot, held, position, slots, ordinal)
     }
 
     /// Adds the reservation `id` to its user's index, where the chain before it, which ends at

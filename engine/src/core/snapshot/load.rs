@@ -328,7 +328,9 @@ fn adopted(activity: &mut Activity, image: &Image<'_>) -> Option<()> {
     let mut slot = Slot::new(user, quantity, request_hash, created_ms, shard_seq);
     slot.set_status(status, updated_ms);
     slot.set_attempts(attempts);
-    activity.users.adopt(&slot, 0, id, &activity.slots, activity.ordinal);
+    // Told apart, before or after.
+    let held = activity.users.held(slot.user());
+    activity.users.adopt(&slot, held, id, &activity.slots, activity.ordinal);
     if slot.status() == Status::Reserved {
         activity.adopted_unpaid.insert((slot.created_ms(), id));
     }
