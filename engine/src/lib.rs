@@ -27,7 +27,6 @@
 //! | `runtime/handle` | a caller that commits by itself |
 //! | `runtime/{open,replay,recovered,owner,directory}` | from files to state |
 //! | `runtime/{timer,archive,clock}` | time |
-//! | `runtime/shelf` | memory for tables, made ahead |
 //! | `runtime/skus` | one live activity a SKU, where readers outside need that |
 //! | `runtime/{sinks,views,present}` | what is told outward |
 //! | `runtime/snapshots` | state in a file, so that the log need not be kept whole |

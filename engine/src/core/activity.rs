@@ -14,7 +14,6 @@ use super::ids::{ActivityId, Ordinal, Position, ReservationId, UserId, attempt_o
 use super::limits::EXPIRY_GRACE_MS_MAX;
 use super::publication::Publication;
 use super::reservation::Slot;
-use super::room::Room;
 use super::side::{
     Adopted, DeadLetter, DeadLetterState, Operation, Payment, PaymentStatus, Refund, RefundStatus,
     Refunds,
@@ -129,12 +128,6 @@ impl Activity {
             published: Publication::new(shard_seq, view),
             published_terms: Publication::new(shard_seq, terms),
         }
-    }
-
-    /// Has large pieces of its tables come from `room`, from now on.
-    pub(super) fn use_room(&mut self, room: &Arc<dyn Room>) {
-        self.slots.use_room(room);
-        self.users.use_room(room);
     }
 
     /// The record of its shard that changed it last.

@@ -65,11 +65,6 @@ id!(
     ReservationId
 );
 
-impl UserId {
-    /// The first there can be.
-    pub(super) const FIRST: Self = Self(NonZeroU64::MIN);
-}
-
 /// An activity's dense number, the high part of its reservations' ids: 21 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ordinal(u32);

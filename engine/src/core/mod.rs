@@ -5,8 +5,7 @@
 //! nothing shall; [`apply`] makes an event happen. Those two alone know the rules. Replay calls
 //! the same `apply`, so live state equals replayed state, which [`digest`] shows. A
 //! [`Till`](till::Till) runs the two in one step for the purchase, the hot path. [`codec`] is the
-//! events' bytes, [`snapshot`] the state's. [`room`] is
-//! where its memory comes from. [`model`] is the same machine once more, written to be
+//! events' bytes, [`snapshot`] the state's. [`model`] is the same machine once more, written to be
 //! plain instead of fast: the tests hold the two against each other.
 
 pub mod activity;
@@ -27,11 +26,11 @@ pub mod order_no;
 pub mod publication;
 pub mod request;
 pub mod reservation;
-pub mod room;
 pub mod shard;
 pub mod side;
 pub mod slots;
 pub mod snapshot;
+pub mod stock;
 mod table;
 pub mod terms;
 pub mod till;

@@ -43,19 +43,6 @@ pub struct Slot {
 const _: () = assert!(size_of::<Slot>() == 56);
 
 impl Slot {
-    /// Nobody's reservation: what room for one is written with.
-    pub(super) const VACANT: Self = Self {
-        request_hash: [0; 2],
-        user: UserId::FIRST,
-        created_ms: 0,
-        shard_seq: 0,
-        quantity: 0,
-        previous: None,
-        updated_ms: Millis48([0; 6]),
-        status: 0,
-        attempts: 0,
-    };
-
     /// A reservation accepted at `created_ms` by the record with `shard_seq`.
     pub(super) fn new(
         user: UserId,

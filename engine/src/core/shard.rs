@@ -1,13 +1,14 @@
 //! A shard: the activities that share one lock and one tail of the log.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::hash_map::Entry;
 
 use super::activity::Activity;
 use super::command::Reservation;
 use super::ids::{ActivityId, Ordinal, ReservationId};
 use super::request::RequestHasher;
-use super::room::Room;
 use super::side::{OpenRefund, Refund, Refunds};
 use super::table::{Table, Tables};
 
@@ -50,8 +51,6 @@ pub(super) enum Place {
 #[derive(Debug)]
 pub struct Shard {
     pub(super) seed: ShardSeed,
-    /// Where new activities have large pieces of their tables from. Not state: in no digest.
-    pub(super) room: Option<Arc<dyn Room>>,
     pub(super) places: Table<ActivityId, Place>,
     pub(super) applied_seq: u64,
     /// Refunds that the provider has yet to settle, archived activities' among them.
@@ -68,22 +67,11 @@ impl Shard {
         Self {
             places: seed.tables().make(),
             seed,
-            room: None,
             applied_seq: 0,
             open_refunds: BTreeMap::new(),
             durable_seq: 0,
             due_ms_min: u64::MAX,
         }
-    }
-
-    /// Has large pieces of its activities' tables come from `room`, from now on.
-    pub fn use_room(&mut self, room: &Arc<dyn Room>) {
-        for place in self.places.values_mut() {
-            if let Place::Live(activity) = place {
-                activity.use_room(room);
-            }
-        }
-        self.room = Some(Arc::clone(room));
     }
 
     /// The sequence of the last event applied, 0 for none.
@@ -181,5 +169,9 @@ impl Shard {
         let due = next(serving_since_ms);
         self.due_ms_min = due_ms_min;
         due
+    }
+
+    pub(super) fn place_mut(&mut self, id: ActivityId) -> Entry<'_, ActivityId, Place, FixedState> {
+        self.places.entry(id)
     }
 }

@@ -14,12 +14,10 @@
 //! [extendible hashing]: https://en.wikipedia.org/wiki/Extendible_hashing
 
 use std::hash::BuildHasher;
-use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
 use super::ids::{Position, UserId};
-use super::room::{self, Room};
 
 /// Entries in a cache line.
 const LINE_USERS: usize = 4;
@@ -27,7 +25,7 @@ const LINE_USERS: usize = 4;
 /// Lines of a new part.
 const PART_LINES_MIN: usize = 2;
 /// Lines of a part that is split instead of doubled.
-pub(super) const PART_LINES_MAX: usize = 1_024;
+const PART_LINES_MAX: usize = 1_024;
 
 /// Parts from which on lines are fetched ahead: with fewer the table takes a megabyte at most.
 const FETCHED_PARTS_MIN: usize = 16;
@@ -51,7 +49,7 @@ pub(super) struct User {
 /// Entries from the front, then vacancies.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(64))]
-pub(super) struct Line([Option<User>; LINE_USERS]);
+struct Line([Option<User>; LINE_USERS]);
 
 const _: () = assert!(size_of::<Line>() == 64, "a line of the table is a line of the cache");
 
@@ -87,6 +85,17 @@ pub(super) struct Place {
     entry: usize,
 }
 
+/// Lines for a part of the largest size, made ahead.
+#[derive(Debug)]
+pub struct Lines(Box<[Line]>);
+
+impl Lines {
+    /// Vacant ones, whose memory was touched already.
+    pub fn touched() -> Self {
+        Self(vec![Line::default(); PART_LINES_MAX].into())
+    }
+}
+
 /// The table.
 #[derive(Debug)]
 pub(super) struct UserTable {
@@ -95,8 +104,8 @@ pub(super) struct UserTable {
     directory: Vec<u32>,
     depth: u32,
     parts: Vec<Part>,
-    /// Where the largest parts come from.
-    room: Option<Arc<dyn Room>>,
+    /// Those of the next part, where somebody has made them ahead.
+    stocked: Option<Lines>,
 }
 
 #[derive(Debug)]
@@ -118,11 +127,7 @@ thread_local! {
 
 impl UserTable {
     pub(super) fn new(hasher: FixedState) -> Self {
-        Self { hasher, directory: Vec::new(), depth: 0, parts: Vec::new(), room: None }
-    }
-
-    pub(super) fn use_room(&mut self, room: &Arc<dyn Room>) {
-        self.room = Some(Arc::clone(room));
+        Self { hasher, directory: Vec::new(), depth: 0, parts: Vec::new(), stocked: None }
     }
 
     /// The place of `id`, and the user where there is one.
@@ -189,6 +194,16 @@ impl UserTable {
         count > 0
     }
 
+    /// Whether lines for the next part are here already.
+    pub(super) const fn is_stocked(&self) -> bool {
+        self.stocked.is_some()
+    }
+
+    /// Keeps `lines` for the next part that is split.
+    pub(super) fn stock(&mut self, lines: Option<Lines>) {
+        self.stocked = lines;
+    }
+
     /// The users, in no order that anything may rest on.
     pub(super) fn iter(&self) -> impl Iterator<Item = &User> {
         self.parts.iter().flat_map(|part| part.users())
@@ -216,14 +231,14 @@ impl UserTable {
     fn grow(&mut self, hash: u64) {
         if self.directory.is_empty() {
             self.directory.push(0);
-            self.parts.push(Part::new(vacant(PART_LINES_MIN), 0));
+            self.parts.push(Part::new(PART_LINES_MIN, 0));
             return;
         }
         let index = self.directory[prefix(hash, self.depth)];
         let part = &mut self.parts[index as usize];
         let (lines, depth) = (part.lines.len(), part.depth);
         if lines < PART_LINES_MAX {
-            let old = std::mem::replace(part, Part::new(vacant(2 * lines), depth));
+            let old = std::mem::replace(part, Part::new(2 * lines, depth));
             old.users().for_each(|user| part.insert(self.hasher.hash_one(user.id), *user));
             return;
         }
@@ -233,8 +248,8 @@ impl UserTable {
             self.depth += 1;
             self.directory = self.directory.iter().flat_map(|part| [*part; 2]).collect();
         }
-        let room = room::lines(self.room.as_ref());
-        let upper = part.split(room, |id| self.hasher.hash_one(id));
+        let lines = self.stocked.take().unwrap_or_else(Lines::touched);
+        let upper = part.split(lines, |id| self.hasher.hash_one(id));
         // The prefixes that lead to the part are neighbours; the next bit is set in the upper half.
         let prefixes = 1 << (self.depth - depth);
         let first = prefix(hash, self.depth) / prefixes * prefixes;
@@ -246,8 +261,12 @@ impl UserTable {
 }
 
 impl Part {
+    fn new(lines: usize, depth: u32) -> Self {
+        Self::of(vec![Line::default(); lines].into(), depth)
+    }
+
     /// A part of vacant `lines`.
-    fn new(lines: Box<[Line]>, depth: u32) -> Self {
+    fn of(lines: Box<[Line]>, depth: u32) -> Self {
         let count_max = u32::try_from(users_max(lines.len())).unwrap_or(u32::MAX);
         Self { lines, count: 0, count_max, depth }
     }
@@ -267,15 +286,13 @@ impl Part {
         }
     }
 
-    /// Takes out those whose hash has the next bit set, as a part of their own in `room`, as many
-    /// vacant lines. The others move up where they stay: half of the memory, and half of the new
-    /// lines, of two fresh halves.
-    fn split(&mut self, room: Box<[Line]>, hash_of: impl Fn(UserId) -> u64) -> Self {
+    /// Takes out those whose hash has the next bit set, as a part of their own. The others move up
+    /// where they stay: half of the memory, and half of the new lines, of two fresh halves.
+    fn split(&mut self, vacant: Lines, hash_of: impl Fn(UserId) -> u64) -> Self {
         let lines = self.lines.len();
-        assert_eq!(room.len(), lines, "halves are as large as the whole");
         self.depth += 1;
         self.count = 0;
-        let mut upper = Self::new(room, self.depth);
+        let mut upper = Self::of(vacant.0, self.depth);
         // Nobody went past a line with a vacancy, so behind it everybody has a home that was looked
         // at before, and comes to stand there or before where it stood.
         let has_vacancy = |line: &Line| line.0[LINE_USERS - 1].is_none();
@@ -283,9 +300,7 @@ impl Part {
         let mut line = first.unwrap_or_else(|| unreachable!("a part is never full"));
         for _ in 0..lines {
             line = self.after(line);
-            let moving = std::mem::take(&mut self.lines[line]);
-            for user in moving.0 {
-                let Some(user) = user else { break };
+            for user in std::mem::take(&mut self.lines[line]).0.into_iter().flatten() {
                 let hash = hash_of(user.id);
                 let is_upper = prefix(hash, self.depth) % 2 == 1;
                 let half = if is_upper { &mut upper } else { &mut *self };
@@ -328,11 +343,6 @@ impl Part {
     fn users(&self) -> impl Iterator<Item = &User> {
         self.lines.iter().flat_map(|line| line.0.iter().flatten())
     }
-}
-
-/// Lines of a part without users.
-fn vacant(lines: usize) -> Box<[Line]> {
-    vec![Line::default(); lines].into()
 }
 
 /// Users of a part at most: four fifths of its room. A look-up for a stranger then sees one line

@@ -209,7 +209,7 @@ impl Inner {
         drop(self.housekeeper.lock().take());
         drop(self.timer.lock().take());
         drop(self.threads.lock().take());
-        drop(self.maker.lock().take());
+        drop(self.supplies.lock().take());
     }
 }
 

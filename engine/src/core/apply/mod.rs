@@ -186,13 +186,10 @@ pub fn apply_hashed(
     let request_hash = hash_of(shard, &event.body).unwrap_or(request_hash);
     let now = Now { id, at_ms: event.at_ms, shard_seq, request_hash };
     let (durable_seq, tables) = (shard.durable_seq, shard.seed.tables());
-    let due_ms = match shard.places.entry(id) {
+    let due_ms = match shard.place_mut(id) {
         Entry::Vacant(vacant) => {
-            let mut activity = operator::create(&event.body, &now, tables)?;
+            let activity = operator::create(&event.body, &now, tables)?;
             activity.assert_conserved(id);
-            if let Some(room) = &shard.room {
-                activity.use_room(room);
-            }
             vacant.insert(Place::Live(Box::new(activity)));
             None
         }
