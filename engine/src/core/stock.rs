@@ -31,6 +31,12 @@ impl Stock for () {
 }
 
 impl Activity {
+    /// Whether it would take something from a stock.
+    pub(super) const fn is_short(&self) -> bool {
+        let is_stocked = self.slots.is_stocked() && self.users.is_stocked();
+        self.slots.len() >= RESERVATIONS_MIN && !is_stocked
+    }
+
     /// Takes what it will want next from `stock`.
     pub(super) fn stock_up(&mut self, stock: &mut dyn Stock) {
         if self.slots.len() < RESERVATIONS_MIN {

@@ -143,6 +143,11 @@ impl Till<'_> {
         self.activity.as_ref().map_or(0, |activity| activity.figures().available)
     }
 
+    /// Whether it would take memory that was made ahead.
+    pub fn is_short(&self) -> bool {
+        self.activity.as_ref().is_ok_and(|activity| activity.is_short())
+    }
+
     /// Takes memory that was made ahead, where much will be bought: see [`Stock`].
     pub fn stock_up(&mut self, stock: &mut dyn Stock) {
         if let Ok(activity) = &mut self.activity {

@@ -16,9 +16,9 @@ use super::directory::{Directory, shard_of};
 use super::handle::Handle;
 use super::owner::Owner;
 use super::pending::Pending;
-use super::shelf::Maker;
 use super::sinks::Ordered;
 use super::snapshots::{House, Housekeeper};
+use super::supplies::Supplies;
 use super::timer::Timer;
 use super::views::{ActivityView, PublicStatus, ReservationView};
 use crate::core::activity::Activity;
@@ -60,7 +60,8 @@ pub(crate) struct Inner {
     pub(crate) threads: Mutex<Option<wal::Threads>>,
     pub(crate) timer: Mutex<Option<Timer>>,
     pub(crate) housekeeper: Mutex<Option<Housekeeper>>,
-    pub(crate) maker: Mutex<Option<Maker>>,
+    /// Memory made ahead for large tables; none without threads.
+    pub(crate) supplies: Mutex<Option<Supplies>>,
     pub(crate) shards: Box<[CachePadded<Mutex<Shard>>]>,
     pub(crate) control: Mutex<Control>,
     pub(crate) controls: Controls,

@@ -95,7 +95,10 @@ impl Engine {
             Err(Busy::LogUnavailable) => return Err(Busy::LogUnavailable),
             Ok(mut batch) if !stopped => {
                 let guard = AbortOnPanic;
-                let answer = buy(&guard, &mut shard.till(activity, at_ms), &mut batch, &command);
+                let mut till = shard.till(activity, at_ms);
+                self.supply(&mut till);
+                let answer = buy(&guard, &mut till, &mut batch, &command);
+                drop(till);
                 guard.over();
                 answer
             }
@@ -243,6 +246,7 @@ impl Engine {
         let guard = AbortOnPanic;
         let mut till = shard.till(activity, at_ms);
         for (requests, hashes) in requests.chunks(FETCHED).zip(hashes.chunks(FETCHED)) {
+            self.supply(&mut till);
             till.fetch(requests.iter().map(|request| request.user));
             for (request, request_hash) in requests.iter().zip(hashes.iter().copied()) {
                 let &BatchRequest { user, request_id, quantity } = request;
@@ -255,6 +259,16 @@ impl Engine {
         guard.over();
         drop(batch);
         Ok(self.pending(index, &shard, answers))
+    }
+
+    /// Gives an activity that grows by very much memory that was made ahead.
+    #[inline]
+    fn supply(&self, till: &mut Till<'_>) {
+        if till.is_short()
+            && let Some(supplies) = &mut *self.inner.supplies.lock()
+        {
+            till.stock_up(supplies);
+        }
     }
 
     fn told(

@@ -11,11 +11,10 @@ use super::handle::Handle;
 use super::open::OpenReport;
 use super::owner::Owner;
 use super::replay::Replayed;
-use super::shelf::{Maker, Shelf};
 use super::snapshots::{House, Housekeeper};
+use super::supplies::Supplies;
 use super::timer::Timer;
 use crate::core::ids::ActivityId;
-use crate::core::room::Room;
 
 /// An engine whose log was read, in a directory in which nothing has changed yet: whoever finds
 /// that it must not be served drops it, and everything is as it was. A directory that held no log
@@ -74,10 +73,7 @@ impl Recovered {
             *engine.inner.threads.lock() = Some(threads);
             *engine.inner.timer.lock() = Some(Timer::start(&engine)?);
             *engine.inner.housekeeper.lock() = Some(Housekeeper::start(&engine)?);
-            let shelf = Arc::new(Shelf::default());
-            *engine.inner.maker.lock() = Some(Maker::start(&shelf)?);
-            let room: Arc<dyn Room> = shelf;
-            engine.inner.shards.iter().for_each(|shard| shard.lock().use_room(&room));
+            *engine.inner.supplies.lock() = Some(Supplies::default());
         }
         Ok((engine, report))
     }
