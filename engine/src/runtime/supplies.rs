@@ -1,4 +1,5 @@
-//! Threads that make memory ahead while a start fills it: see [`crate::core::stock`].
+//! Threads that make memory ahead, while a start fills it and for a sale that has grown large: see
+//! [`crate::core::stock`].
 
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::Builder;
