@@ -4,6 +4,8 @@
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread::Builder;
 
+use parking_lot::Mutex;
+
 use crate::core::stock::{Chunk, Lines, Stock};
 
 /// Pieces of memory that wait to be used: a megabyte of each sort.
@@ -32,7 +34,8 @@ enum Supply<T> {
     /// Nobody has asked for one.
     #[default]
     Idle,
-    Running(Receiver<T>),
+    /// In a lock that nobody ever waits for: who holds supplies may be looked at by others.
+    Running(Mutex<Receiver<T>>),
 }
 
 impl<T: Send + 'static> Supply<T> {
@@ -43,10 +46,10 @@ impl<T: Send + 'static> Supply<T> {
             let work = move || while sender.send(make()).is_ok() {};
             // Without a thread for it nothing is ever ready.
             let _ = Builder::new().name("engine-memory".to_owned()).spawn(work);
-            *self = Self::Running(pieces);
+            *self = Self::Running(Mutex::new(pieces));
         }
         match self {
-            Self::Running(pieces) => pieces.try_recv().ok(),
+            Self::Running(pieces) => pieces.get_mut().try_recv().ok(),
             Self::Idle => None,
         }
     }
@@ -62,6 +65,6 @@ mod tests {
         let first = std::iter::repeat_with(|| supply.next(|| 7)).flatten().next();
         assert_eq!(first, Some(7));
         let Supply::Running(pieces) = supply else { panic!("it was asked") };
-        assert_eq!(pieces.recv(), Ok(7));
+        assert_eq!(pieces.into_inner().recv(), Ok(7));
     }
 }
