@@ -56,13 +56,15 @@ impl Slots {
                 chunk.reserve_exact(more);
                 chunk.push(slot);
             }
-            Some(_) => {
+            Some(full) => {
+                assert!(full.len() == CHUNK_SLOTS, "a slot's index says which chunk it is in");
                 let mut chunk = Vec::with_capacity(CHUNK_SLOTS);
                 chunk.push(slot);
                 self.chunks.push(chunk);
             }
             None => self.chunks.push(vec![slot]),
         }
+        assert!(self.chunks.len() == self.count.div_ceil(CHUNK_SLOTS), "every chunk is in use");
     }
 }
 

@@ -153,6 +153,8 @@ impl Users {
         slots: &Slots,
         ordinal: Ordinal,
     ) {
+        // A chain that leads anywhere but back would be walked for ever, under the shard's lock.
+        assert!(last.is_none_or(|last| last < position), "a user's chain leads to older ones");
         let id = ReservationId::compose(ordinal, position);
         if let Some(index) = self.index_mut(slot.user()) {
             index.insert(slot.request_hash(), id);
