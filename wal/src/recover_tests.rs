@@ -349,6 +349,32 @@ fn a_directory_without_the_segments_that_control_needs_is_refused() {
 }
 
 #[test]
+fn what_was_recovered_and_names_two_ends_is_a_bug() {
+    let recovered = |offset, end_lsn, last_lsn, torn_at: Option<u64>| Recovered {
+        end: Some(LogEnd { segment: FIRST, offset, last_lsn: Lsn(end_lsn), chain: 1 }),
+        last_lsn: Lsn(last_lsn),
+        shard_seqs: vec![0; 3],
+        torn_tail: torn_at.map(|offset| TornTail { path: String::new(), offset, bytes: 1 }),
+        unreadable_tail: false,
+        segments: 1,
+        data_chain: None,
+        headers: Vec::new(),
+    };
+    let breaks = |recovered: Recovered| {
+        let check = std::panic::AssertUnwindSafe(|| recovered.assert_coherent(&FORMAT));
+        std::panic::catch_unwind(check).is_err()
+    };
+    assert!(!breaks(recovered(BLOCK, 3, 3, None)));
+    assert!(!breaks(recovered(FORMAT.segment_bytes, 3, 3, Some(FORMAT.segment_bytes))));
+    assert!(breaks(recovered(BLOCK, 3, 4, None)));
+    assert!(breaks(recovered(BLOCK + 1, 3, 3, None)));
+    assert!(breaks(recovered(0, 3, 3, None)));
+    assert!(breaks(recovered(FORMAT.segment_bytes + BLOCK, 3, 3, None)));
+    assert!(breaks(recovered(2 * BLOCK, 3, 3, Some(BLOCK))));
+    assert!(breaks(Recovered { shard_seqs: vec![0; 2], ..recovered(BLOCK, 3, 3, None) }));
+}
+
+#[test]
 fn a_lane_is_a_shards_or_that_of_control() {
     assert_eq!([0, 1].map(|shard| lane(shard, 2)), [Some(0), Some(1)]);
     assert_eq!((lane(2, 2), lane(CONTROL_SHARD, 2)), (None, Some(2)));

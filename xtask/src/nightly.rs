@@ -152,3 +152,31 @@ fn mutate(which: &[&str]) -> Result<(), Failure> {
     }
     steps::succeed(mutants.args(which).args(["--", "--lib"]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_night_has_every_step_of_a_long_one_and_asks_less_of_it() {
+        let (night, short) = (steps(Length::Night), steps(Length::Short));
+        assert!(night.iter().map(|it| it.name).eq(short.iter().map(|it| it.name)));
+        let asks = |step: &Step| match step.work {
+            Work::Cargo { environment, .. } => environment,
+            Work::Call(_) => &[],
+        };
+        // What a step asks for beside how it is built.
+        let amounts =
+            |step: &Step| asks(step).iter().filter(|(name, _)| name.contains('_')).count();
+        for (night, short) in night.iter().zip(&short).filter(|(night, _)| amounts(night) > 0) {
+            let built = night.name == ASAN.name;
+            assert!(built || asks(night) != asks(short), "{} takes as long", short.name);
+        }
+    }
+
+    #[test]
+    fn a_step_is_shown_as_a_person_would_type_it() {
+        let shown = VALGRIND.work.to_string();
+        assert!(shown.contains(" --config \"target.'cfg(unix)'.runner=["), "{shown}");
+    }
+}
