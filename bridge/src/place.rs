@@ -7,8 +7,10 @@
 //!
 //! A sink that falls behind may work anywhere until it has caught up.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::cell::Cell;
 use std::time::Duration;
+
+use crate::lag::age;
 
 /// A sink this far behind falls behind.
 const LATE: Duration = Duration::from_millis(500);
@@ -16,16 +18,21 @@ const LATE: Duration = Duration::from_millis(500);
 /// One that is this close has caught up.
 const CLOSE: Duration = Duration::from_millis(100);
 
-/// Where the thread of one sink may work.
+/// Where the thread of one sink may work: it keeps this, over all its sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    is_aside: AtomicBool,
+    is_aside: Cell<bool>,
 }
 
 impl Place {
-    /// Chooses the place of the calling thread, the sink's own, for work that is `age` old.
-    pub(crate) fn choose(&self, age: Duration) {
-        let is_aside = self.is_aside.load(Ordering::Relaxed);
+    /// Chooses the place of the calling thread, the sink's own, for work that was committed at
+    /// `commit_us`, Unix microseconds.
+    pub(crate) fn choose(&self, commit_us: u64) {
+        self.choose_for(age(commit_us));
+    }
+
+    fn choose_for(&self, age: Duration) {
+        let is_aside = self.is_aside.get();
         let wanted = if is_aside { age < LATE } else { age < CLOSE };
         if wanted == is_aside {
             return;
@@ -34,7 +41,7 @@ impl Place {
             true => wal::stay_on(&wal::loop_cores()),
             false => wal::stay_nowhere(),
         }
-        self.is_aside.store(wanted, Ordering::Relaxed);
+        self.is_aside.set(wanted);
     }
 }
 
@@ -59,7 +66,7 @@ mod tests {
         let seen = std::thread::spawn(move || {
             let place = Place::default();
             steps.map(|(age_ms, is_aside)| {
-                place.choose(Duration::from_millis(age_ms));
+                place.choose_for(Duration::from_millis(age_ms));
                 (cores(), is_aside)
             })
         });
