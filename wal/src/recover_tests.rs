@@ -1,9 +1,9 @@
 use super::*;
 use crate::checksum;
-use crate::device::sim::SimDevice;
+use crate::device::sim::{Fault, FaultKind, SimDevice};
 use crate::ids::SegmentId;
 use crate::limits::BLOCK_BYTES;
-use crate::testing::{FORMAT, disk, frame, open, options, rotate, snapshot};
+use crate::testing::{FORMAT, append, disk, frame, open, options, rotate, snapshot};
 use crate::{Inspecting, Log, Opening};
 
 const FIRST: SegmentId = SegmentId(1);
@@ -230,6 +230,40 @@ fn a_log_that_ends_before_its_snapshot_is_refused_with_what_is_missing() {
 }
 
 #[test]
+fn a_snapshot_beside_a_log_with_another_past_is_refused() {
+    let device = disk();
+    let (log, _) = open(&device);
+    frame(&log, 3, 100);
+    snapshot(&log);
+    drop(log);
+    let other = edited(&device, FIRST, |bytes, stamp| {
+        bytes[PAYLOAD_AT + 20] ^= 1;
+        reseal(bytes, BLOCK_BYTES, stamp);
+    });
+    let error = refusal(&other);
+    assert!(matches!(error, OpenError::NotOurs { .. }), "{error}");
+    assert!(error.to_string().contains("no snapshot of the log beside it"), "{error}");
+}
+
+/// A snapshot names the frame that it ends with: one with records, whatever promise follows it.
+#[test]
+fn the_last_frame_with_records_is_known_though_a_watermark_follows_it() {
+    let device = disk();
+    let (log, _) = open(&device);
+    assert_eq!(log.reader().seek(Lsn(0)).unwrap(), 0);
+    frame(&log, 3, 100);
+    frame(&log, 3, 100);
+    let chain = log.reader().seek(Lsn(6)).unwrap();
+    log.close().unwrap();
+    drop(log);
+    let (log, _) = open(&device);
+    assert_eq!(log.quiesce().unwrap(), Some(chain));
+    drop(log);
+    let (log, _) = open(&disk());
+    assert_eq!(log.quiesce().unwrap(), None, "nothing was ever written");
+}
+
+#[test]
 fn a_clean_end_that_was_moved_is_refused() {
     let device = disk();
     let (log, _) = open(&device);
@@ -253,6 +287,23 @@ fn a_tail_that_the_disk_does_not_give_back_is_served_without_and_its_file_condem
     drop(open(&device));
     let control = crate::open::read_control(&device).unwrap().0;
     assert_eq!(control.never_recycle, [FIRST], "W7");
+}
+
+/// After a failed sync the page is clean, and the cache may hold what the disk never got.
+#[test]
+fn a_tail_is_judged_by_the_disk_and_not_by_the_cache() {
+    let device = disk();
+    let (log, _) = open(&device);
+    frame(&log, 3, 100);
+    append(&log, 3, 100);
+    // The write is done, the sync fails.
+    let at = device.counts().0 + 2;
+    let kind = FaultKind::ErrorNewContent;
+    device.set_fault(Some(Fault { at, lasting: false, kind }));
+    assert!(log.commit().is_err());
+    drop(log);
+    let (log, report) = open(&device);
+    assert_eq!((log.durable_lsn(), report.torn_tail), (Lsn(3), None));
 }
 
 #[test]
