@@ -1,36 +1,18 @@
 use super::*;
-use crate::checksum;
 use crate::device::sim::{Fault, FaultKind, SimDevice};
 use crate::ids::SegmentId;
 use crate::limits::BLOCK_BYTES;
-use crate::testing::{FORMAT, append, disk, frame, open, options, rotate, snapshot};
-use crate::{Inspecting, Log, Opening};
+use crate::testing::{
+    FORMAT, append, disk, edited, frame, open, open_into, options, refusal, reseal, rotate,
+    snapshot,
+};
+use crate::{Inspecting, Opening};
 
 const FIRST: SegmentId = SegmentId(1);
 /// Where the payload of a segment's first frame begins.
 const PAYLOAD_AT: usize = BLOCK_BYTES + 64;
 /// What the first of three records of about a hundred bytes takes, each of its fellows as well.
 const RECORD_BYTES: usize = 120;
-
-/// The disk with a segment's bytes edited; `edit` is told the segment's stamp.
-fn edited(device: &SimDevice, id: SegmentId, edit: impl FnOnce(&mut Vec<u8>, u64)) -> SimDevice {
-    let mut image = device.image();
-    let path = names::segment(id);
-    let mut bytes = image.content(&path).unwrap();
-    let stamp = SegmentHeader::parse(&bytes[..BLOCK_BYTES]).unwrap().stamp;
-    edit(&mut bytes, stamp);
-    image.set_content(&path, &bytes);
-    SimDevice::new(image)
-}
-
-/// Makes the checksums of the frame at `at` right again.
-fn reseal(bytes: &mut [u8], at: usize, stamp: u64) {
-    let payload = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
-    let crc = checksum::seeded(stamp, &[&bytes[at + 64..at + 64 + payload]]);
-    bytes[at + 52..at + 56].copy_from_slice(&crc.to_le_bytes());
-    let crc = checksum::seeded(stamp, &[&bytes[at..at + 60]]);
-    bytes[at + 60..at + 64].copy_from_slice(&crc.to_le_bytes());
-}
 
 /// A log of one frame of three records, one byte string of it edited, its checksums right.
 fn forged(at: usize, with: &[u8]) -> SimDevice {
@@ -40,16 +22,6 @@ fn forged(at: usize, with: &[u8]) -> SimDevice {
         bytes[at..at + with.len()].copy_from_slice(with);
         reseal(bytes, BLOCK_BYTES, stamp);
     })
-}
-
-fn open_into(device: &SimDevice, replay: &mut Replay<'_>) -> Result<Log, OpenError> {
-    let mut opening = Opening::begin(Arc::new(device.clone()), options(Box::new(|_| ())))?;
-    let _ = opening.next_snapshot()?;
-    Ok(opening.replay(replay)?.finish()?.0)
-}
-
-fn refusal(device: &SimDevice) -> OpenError {
-    open_into(device, &mut |_| Ok(())).map(drop).unwrap_err()
 }
 
 /// The case, the offset and the range of a refusal.
@@ -111,7 +83,6 @@ fn what_the_owner_refuses_is_told_with_its_place() {
     assert!(told.contains("LSN 2") && told.ends_with(": no"), "{told}");
 }
 
-/// Notes how many records came together.
 struct Pieces(Vec<usize>, u64);
 
 impl Replaying for Pieces {
@@ -130,7 +101,6 @@ fn records_come_together_as_far_as_they_share_a_frame_and_are_not_too_many() {
     let device = disk();
     let (log, _) = open(&device);
     for count in [1, RECORDS_TOGETHER - 1, RECORDS_TOGETHER, RECORDS_TOGETHER + 1] {
-        // Chunks of one shard are of a quarter of a frame: short records fit one together.
         frame(&log, count, 0);
     }
     drop(log);
@@ -198,8 +168,7 @@ fn a_frame_behind_damage_that_promises_more_is_told_with_the_last_record_it_name
     }
     drop(log);
     let damaged = edited(&device, FIRST, |bytes, _| bytes[PAYLOAD_AT] ^= 1);
-    let until = " to LSN 9".to_owned();
-    assert_eq!(told(&damaged), (Case::PromisedDamage, BLOCK, Lsn(1), until));
+    assert_eq!(told(&damaged), (Case::PromisedDamage, BLOCK, Lsn(1), " to LSN 9".to_owned()));
 }
 
 #[test]
@@ -211,7 +180,6 @@ fn a_sealed_segment_that_ends_before_or_behind_its_seal_is_refused() {
     log.close().unwrap();
     drop(log);
     drop(open(&device));
-    // The last frame before the watermark: nothing but the seal tells that it was there.
     let damaged = edited(&device, FIRST, |bytes, _| bytes[2 * BLOCK_BYTES..].fill(0));
     assert_eq!(told(&damaged), (Case::SealedDamage, 2 * BLOCK, Lsn(4), " to LSN 6".to_owned()));
 }
@@ -225,8 +193,7 @@ fn a_log_that_ends_before_its_snapshot_is_refused_with_what_is_missing() {
     snapshot(&log);
     drop(log);
     let cut = edited(&device, FIRST, |bytes, _| bytes[2 * BLOCK_BYTES..].fill(0));
-    let expected = (Case::EndBeforeSnapshot, 0, Lsn(4), " to LSN 6".to_owned());
-    assert_eq!(told(&cut), expected);
+    assert_eq!(told(&cut), (Case::EndBeforeSnapshot, 0, Lsn(4), " to LSN 6".to_owned()));
 }
 
 #[test]
@@ -296,7 +263,6 @@ fn a_tail_is_judged_by_the_disk_and_not_by_the_cache() {
     let (log, _) = open(&device);
     frame(&log, 3, 100);
     append(&log, 3, 100);
-    // The write is done, the sync fails.
     let at = device.counts().0 + 2;
     let kind = FaultKind::ErrorNewContent;
     device.set_fault(Some(Fault { at, lasting: false, kind }));
