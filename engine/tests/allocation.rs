@@ -1,5 +1,6 @@
 //! What a purchase allocates once an engine is warm: nothing, whichever way it comes in and
-//! whatever it comes to. Counted is all that this thread does, the commit and the wait for it included.
+//! whatever it comes to. Counted is all that this thread does, the commit and the wait for it
+//! included.
 //!
 //! But for the growth of tables: here they have grown before, so that there is room in them.
 

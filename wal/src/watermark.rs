@@ -7,11 +7,11 @@
 //!
 //! **Waking is passed on.** To wake a task of another thread costs several times what it costs to
 //! wake one of one's own, and a frame ends thousands of waits. So where many are due a publish
-//! wakes two, and each wait that ends wakes the next few before it returns, on its own thread. A publish
-//! that finds the one before still being passed on wakes nobody: a runtime takes what other threads
-//! woke last, and those would wait for longest. The flag `left` says that somebody is due and not
-//! woken. It is raised under the waiters' lock before the mark moves, so whoever finds that it is
-//! due finds the flag as well.
+//! wakes two, and each wait that ends wakes the next few before it returns, on its own thread. A
+//! publish that finds the one before still being passed on wakes nobody: a runtime takes what
+//! other threads woke last, and those would wait for longest. The flag `left` says that somebody
+//! is due and not woken. It is raised under the waiters' lock before the mark moves, so whoever
+//! finds that it is due finds the flag as well.
 //!
 //! Nobody is forgotten. A wait that ends while others are left takes at least one of them out of
 //! the queue, and the publish took some before it: more are taken out than waits have ended, so
