@@ -16,7 +16,6 @@ use crate::announce::{Announcer, holds_only_marks};
 use crate::cursor::{self, Cursor, Fork, Halt, Place, Verdict};
 use crate::fill::Filling;
 use crate::host::{Busy, Failure, Host};
-use crate::lag::Lag;
 use crate::lasting::Lasting;
 use crate::sql::SinkError;
 use crate::sql::fill::Filled;
@@ -28,7 +27,7 @@ use crate::tail::{Batch, EventSource as _, SeekError, Unreadable};
 /// Records after which a batch is closed. The more orders share a transaction, the fewer times an
 /// index page is written for each; a tenth of a second's work still lets an order appear soon, and
 /// another writer have its turn.
-pub(crate) const RECORDS_MAX: usize = 5_000;
+const RECORDS_MAX: usize = 5_000;
 
 /// Why a follower ended.
 #[derive(Debug, thiserror::Error)]
@@ -72,6 +71,8 @@ pub enum Step {
     Applied {
         /// Records it held.
         records: usize,
+        /// It was closed because it was full: the log may hold more.
+        is_full: bool,
     },
     /// A portion of the state is in a sink that is being filled.
     Filled {
@@ -173,10 +174,18 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
     /// # Errors
     /// The follower must be dropped then.
     pub async fn step(&mut self) -> Result<Step, FollowError> {
-        self.step_noting(None).await
+        self.step_watched(|_| ()).await
     }
 
-    pub(crate) async fn step_noting(&mut self, lag: Option<&Lag>) -> Result<Step, FollowError> {
+    /// The same; `read` is told when the oldest record of a batch was committed, Unix microseconds,
+    /// before the batch is written.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub(crate) async fn step_watched(
+        &mut self,
+        read: impl FnOnce(u64),
+    ) -> Result<Step, FollowError> {
         if let Some(filling) = self.filling.take() {
             return self.fill(filling).await;
         }
@@ -186,9 +195,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             self.announcer.announce(self.host);
             return Ok(Step::CaughtUp);
         };
-        if let Some(lag) = lag {
-            lag.batch_read(self.batch.oldest_commit_us());
-        }
+        read(self.batch.oldest_commit_us());
         if !holds_only_marks(&self.batch) {
             let is_due = self.lasting.is_due(self.batch.len(), Instant::now());
             let lasts = self.sink.store.set_lasting(is_due);
@@ -201,10 +208,8 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
         }
         self.position = end.lsn;
         self.look_whether_caught_up();
-        if let Some(lag) = lag {
-            lag.applied(end.lsn);
-        }
-        Ok(Step::Applied { records: self.batch.len() })
+        let is_full = self.batch.is_full(self.records_max);
+        Ok(Step::Applied { records: self.batch.len(), is_full })
     }
 
     /// Makes everything up to [`Follower::position`] outlast the machine.

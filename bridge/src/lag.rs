@@ -7,7 +7,6 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use tokio::sync::watch;
 use wal::Lsn;
 
-use crate::place::Place;
 use crate::sql::fill::Filled;
 
 /// How a sink is.
@@ -81,7 +80,6 @@ pub(crate) struct Lag {
     oldest_commit_us: AtomicU64,
     state: watch::Sender<State>,
     filled: Mutex<Option<Filled>>,
-    place: Place,
 }
 
 impl Lag {
@@ -91,14 +89,12 @@ impl Lag {
             oldest_commit_us: AtomicU64::new(0),
             state: watch::Sender::new(State::Starting),
             filled: Mutex::new(None),
-            place: Place::default(),
         }
     }
 
-    /// A batch is about to be applied, by the calling thread.
+    /// A batch is about to be applied.
     pub(crate) fn batch_read(&self, oldest_commit_us: u64) {
         self.oldest_commit_us.store(oldest_commit_us, Ordering::Relaxed);
-        self.place.choose(age(oldest_commit_us));
     }
 
     pub(crate) fn applied(&self, lsn: Lsn) {
@@ -150,7 +146,7 @@ impl Lag {
 }
 
 /// How long ago it was, by the wall clock.
-fn age(commit_us: u64) -> Duration {
+pub(crate) fn age(commit_us: u64) -> Duration {
     let commit = UNIX_EPOCH + Duration::from_micros(commit_us);
     SystemTime::now().duration_since(commit).unwrap_or_default()
 }

@@ -13,9 +13,10 @@
 //! A sink that falls behind may work anywhere, without rest, until it has caught up.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::lag::age;
 
 /// A sink this far behind falls behind.
 const LATE: Duration = Duration::from_secs(1);
@@ -43,16 +44,21 @@ pub(crate) fn rest() {
     }
 }
 
-/// Where the thread of one sink may work.
+/// Where the thread of one sink may work: it keeps this, over all its sessions.
 #[derive(Debug, Default)]
 pub(crate) struct Place {
-    is_aside: AtomicBool,
+    is_aside: Cell<bool>,
 }
 
 impl Place {
-    /// Chooses the place of the calling thread, the sink's own, for work that is `age` old.
-    pub(crate) fn choose(&self, age: Duration) {
-        let is_aside = self.is_aside.load(Ordering::Relaxed);
+    /// Chooses the place of the calling thread, the sink's own, for work that was committed at
+    /// `commit_us`, Unix microseconds.
+    pub(crate) fn choose(&self, commit_us: u64) {
+        self.choose_for(age(commit_us));
+    }
+
+    fn choose_for(&self, age: Duration) {
+        let is_aside = self.is_aside.get();
         let wanted = if is_aside { age < LATE } else { age < CLOSE };
         if wanted == is_aside {
             return;
@@ -62,7 +68,7 @@ impl Place {
             false => wal::stay_nowhere(),
         }
         BUSY_SINCE.set(wanted.then(Instant::now));
-        self.is_aside.store(wanted, Ordering::Relaxed);
+        self.is_aside.set(wanted);
     }
 }
 
@@ -87,7 +93,7 @@ mod tests {
         let seen = std::thread::spawn(move || {
             let place = Place::default();
             steps.map(|(age_ms, is_aside)| {
-                place.choose(Duration::from_millis(age_ms));
+                place.choose_for(Duration::from_millis(age_ms));
                 rest();
                 assert_eq!(BUSY_SINCE.get().is_some(), is_aside, "only there it rests");
                 (cores(), is_aside)

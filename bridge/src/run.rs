@@ -13,10 +13,11 @@ use tokio::sync::watch;
 use wal::Lsn;
 
 use crate::backoff::Backoff;
-use crate::follow::{FollowError, Follower, RECORDS_MAX, Step};
+use crate::follow::{FollowError, Follower, Step};
 use crate::host::Host;
 use crate::lag::{Cause, Lag, State, Status};
 use crate::lasting::FAST_RECORDS_MIN;
+use crate::place::Place;
 use crate::sql::database::{Database, UrlError};
 use crate::sql::schema::SchemaError;
 use crate::sql::sink::OrderOptions;
@@ -162,7 +163,8 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
     let database = Database::at(&options.database_url)?;
     let orders = options.orders;
     launch(host, "bridge-sql", move |host, lag, stopped| async move {
-        Runner { host: &*host, database, orders, lag: &lag, stopped }.run().await;
+        let place = Place::default();
+        Runner { host: &*host, database, orders, lag: &lag, place, stopped }.run().await;
     })
 }
 
@@ -277,6 +279,7 @@ struct Runner<'h, H> {
     database: Database,
     orders: OrderOptions,
     lag: &'h Lag,
+    place: Place,
     stopped: Stopped,
 }
 
@@ -325,7 +328,11 @@ impl<H: Host> Runner<'_, H> {
                 return Ok(());
             }
             let begun = Instant::now();
-            let step = follower.step_noting(Some(self.lag)).await?;
+            let read = |commit_us| {
+                self.lag.batch_read(commit_us);
+                self.place.choose(commit_us);
+            };
+            let step = follower.step_watched(read).await?;
             let present = state_of(&follower);
             // It got past what halted it, or is filled.
             if self.lag.state() != present {
@@ -336,9 +343,10 @@ impl<H: Host> Runner<'_, H> {
                 self.lag.applied(follower.position());
             }
             match step {
-                Step::Applied { records } => {
+                Step::Applied { records, is_full } => {
                     backoff.reset();
-                    if is_paced(records) {
+                    self.lag.applied(follower.position());
+                    if is_paced(records, is_full) {
                         self.stopped.wait_until(begun + PACE).await;
                     }
                 }
@@ -355,9 +363,10 @@ impl<H: Host> Runner<'_, H> {
 }
 
 /// Whether the batch after one of that many `records` waits for its turn. One buyer at a time never
-/// waits, and one that was full is followed at once: the sink is behind.
-fn is_paced(records: usize) -> bool {
-    (FAST_RECORDS_MIN..RECORDS_MAX).contains(&records)
+/// waits, and one that was full, by its records or by its bytes, is followed at once: the sink is
+/// behind.
+fn is_paced(records: usize, is_full: bool) -> bool {
+    records >= FAST_RECORDS_MIN && !is_full
 }
 
 fn state_of<H: Host, S: Store>(follower: &Follower<'_, H, S>) -> State {
@@ -370,8 +379,9 @@ mod tests {
 
     #[test]
     fn neither_one_buyer_at_a_time_nor_a_sink_that_is_behind_waits() {
-        assert!(!is_paced(1) && !is_paced(FAST_RECORDS_MIN - 1));
-        assert!(is_paced(FAST_RECORDS_MIN) && is_paced(RECORDS_MAX - 1));
-        assert!(!is_paced(RECORDS_MAX) && !is_paced(RECORDS_MAX + 200));
+        assert!(!is_paced(1, false) && !is_paced(FAST_RECORDS_MIN - 1, false));
+        assert!(is_paced(FAST_RECORDS_MIN, false) && is_paced(4_999, false));
+        assert!(!is_paced(5_000, true), "full by its records");
+        assert!(!is_paced(256, true), "full by its bytes: large callbacks");
     }
 }

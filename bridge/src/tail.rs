@@ -159,7 +159,7 @@ impl Batch {
         records_max: usize,
     ) -> Result<(), Unreadable> {
         self.clear();
-        while self.records.len() < records_max && self.bytes.len() < BATCH_BYTES_MAX {
+        while !self.is_full(records_max) {
             if !source.read_frame(self)? {
                 break;
             }
@@ -169,6 +169,11 @@ impl Batch {
             );
         }
         Ok(())
+    }
+
+    /// Whether [`fill`](Self::fill) stopped because it had enough: the source may have more.
+    pub fn is_full(&self, records_max: usize) -> bool {
+        self.records.len() >= records_max || self.bytes.len() >= BATCH_BYTES_MAX
     }
 
     /// Where the last frame ends; `None` where the batch is empty.
@@ -218,11 +223,18 @@ impl Batch {
 mod tests {
     use super::*;
 
-    /// Frames of `sizes` records, each record its LSN as 8 bytes.
+    /// Frames of `sizes` records, each record its LSN as `body_bytes` bytes.
     struct Frames {
         sizes: Vec<u64>,
+        body_bytes: usize,
         next: usize,
         lsn: u64,
+    }
+
+    impl Frames {
+        fn of(sizes: Vec<u64>) -> Self {
+            Self { sizes, body_bytes: 8, next: 0, lsn: 0 }
+        }
     }
 
     impl EventSource for Frames {
@@ -235,7 +247,8 @@ mod tests {
             self.next += 1;
             for _ in 0..*size {
                 self.lsn += 1;
-                let body = self.lsn.to_le_bytes();
+                let mut body = self.lsn.to_le_bytes().to_vec();
+                body.resize(self.body_bytes, 0);
                 let (lsn, shard_seq) = (Lsn(self.lsn), self.lsn);
                 batch.push(Entry { lsn, shard: 0, shard_seq, kind: 1, version: 1, body: &body });
             }
@@ -252,7 +265,7 @@ mod tests {
 
     #[test]
     fn a_batch_is_whole_frames_in_order_and_stops_at_the_bound() {
-        let mut frames = Frames { sizes: vec![3, 4, 5, 1], next: 0, lsn: 0 };
+        let mut frames = Frames::of(vec![3, 4, 5, 1]);
         let mut batch = Batch::default();
         let mut seen = Vec::new();
         let mut ends = Vec::new();
@@ -272,7 +285,23 @@ mod tests {
     #[test]
     fn a_source_that_has_caught_up_leaves_the_batch_empty() {
         let mut batch = Batch::default();
-        batch.fill(&mut Frames { sizes: vec![], next: 0, lsn: 0 }, 10).unwrap();
+        batch.fill(&mut Frames::of(vec![]), 10).unwrap();
         assert!(batch.is_empty() && batch.end().is_none());
+    }
+
+    #[test]
+    fn a_batch_is_full_at_either_bound_and_not_where_the_source_has_no_more() {
+        let filled = |sizes, body_bytes| {
+            let mut batch = Batch::default();
+            let mut frames = Frames { body_bytes, ..Frames::of(sizes) };
+            batch.fill(&mut frames, 100).unwrap();
+            (batch.len(), batch.is_full(100))
+        };
+        assert_eq!(filled(vec![50, 49], 8), (99, false));
+        assert_eq!(filled(vec![50, 50, 1], 8), (100, true));
+        // Few records, and yet enough: callbacks are large.
+        let callback = 4 << 10;
+        assert_eq!(filled(vec![50, 49], callback), (99, false));
+        assert_eq!(filled(vec![50, 49, 1], 4 * callback), (99, true));
     }
 }

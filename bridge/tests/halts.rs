@@ -287,10 +287,15 @@ async fn a_newer_or_altered_schema_is_refused(place: Place) {
              VALUES (9999, 'later', TRUE, x'00', 0)",
         )
         .await;
+    let look = || async { place.database().look(Split::ONE).await.unwrap_err() };
+    let error = look().await;
+    assert!(matches!(error, SchemaError::Newer { version: 9999 }), "{error}");
     let error = place.database().prepare(Split::ONE).await.unwrap_err();
     assert!(matches!(error, SchemaError::Newer { version: 9999 }), "{error}");
     place.execute("DELETE FROM _sqlx_migrations WHERE version = 9999").await;
     place.execute("UPDATE _sqlx_migrations SET checksum = x'00'").await;
+    let error = look().await;
+    assert!(matches!(error, SchemaError::Altered { version: 1 }), "{error}");
     let error = place.database().prepare(Split::ONE).await.unwrap_err();
     assert!(matches!(error, SchemaError::Altered { version: 1 }), "{error}");
 }

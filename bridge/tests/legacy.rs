@@ -37,6 +37,7 @@ on_each_database!(
 );
 
 const PATIENCE: Duration = Duration::from_secs(60);
+const OPERATOR: Actor<'static> = Actor { name: "operator", request_id: "" };
 const ID: ActivityId = ActivityId::new(5).unwrap();
 
 fn open(directory: &Path) -> Engine {
@@ -346,13 +347,29 @@ async fn more_reservations_than_units_go_in_order_of_what_was_paid(place: Place)
         assert_eq!(engine.adopted_as_number(number).is_some(), is_here, "{number}");
     }
     assert_eq!(buy(&engine, 9, "a"), Err(Refusal::SoldOut));
+    // That was decided: another start needs no Redis for it, writes nothing, and says what to do.
+    let source = Source::at(&older.url()).unwrap();
+    let without_redis = async || {
+        let lsn = engine.durable_lsn();
+        let nowhere = Some(("redis://127.0.0.1:1", Layout::Flashsale));
+        let report = source.adopt(&engine, nowhere).await.unwrap();
+        assert_eq!((report.refused.count, engine.durable_lsn()), (2, lsn), "{report:?}");
+        let told = |line: &String| line.contains("restock activity 5 by 1 and start again");
+        assert!(report.refused.lines.iter().all(told), "{:?}", report.refused.lines);
+    };
+    without_redis().await;
     // Given back here, the unit is the next one's: at a later start as well.
     let first = older_number(&engine, 1).reservation.id;
     let restored = engine.restore(first, None, RestoreReason::Cancelled, Actor::NONE).unwrap();
     restored.wait().unwrap().unwrap();
+    without_redis().await;
     adopt(&engine, &older).await;
     assert_eq!(figures(&engine, ID), [0, 2, 1]);
     assert!(engine.adopted_as_number(2).is_some());
+    // And an operator may make room for the last one.
+    engine.restock(ID, OPERATOR, "for 3", 1).unwrap().wait().unwrap().unwrap();
+    assert_eq!(adopt(&engine, &older).await.refused.count, 0);
+    assert_eq!(figures(&engine, ID), [0, 3, 1]);
     projected(&engine, &place).await;
     engine.close().unwrap();
 }

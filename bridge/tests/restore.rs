@@ -30,6 +30,7 @@ on_each_database!(
     a_server_on_the_old_directory_is_fenced_off,
     a_database_that_is_still_written_to_or_empty_is_left_alone,
     a_reservation_of_which_only_a_dead_letter_is_left_keeps_its_units,
+    a_refunded_one_of_which_only_a_dead_letter_is_left_stays_refunded,
 );
 
 /// Long enough for any machine; nothing waits as long where all is well.
@@ -263,9 +264,9 @@ async fn a_database_that_is_still_written_to_or_empty_is_left_alone(place: Place
     assert_eq!(follow(&old, &place).stop(PATIENCE), Drained::Yes, "it was not fenced off");
 }
 
-async fn a_reservation_of_which_only_a_dead_letter_is_left_keeps_its_units(place: Place) {
-    let directory = tempfile::tempdir().unwrap();
-    let old = open(&directory.path().join("old"), None);
+/// A sale of ten units, and a reservation of three of them by user 5 whose own row the database
+/// refuses.
+async fn sell_to_a_lone_letter(old: &Engine, place: &Place) -> ReservationId {
     let dead_letter = DeadLetterPolicy::Hold;
     let end_ms = old.now_ms() + 3_600_000;
     let definition = Definition { end_ms, per_user_limit: 5, dead_letter, ..DEFINITION };
@@ -273,9 +274,15 @@ async fn a_reservation_of_which_only_a_dead_letter_is_left_keeps_its_units(place
     old.create(Some(id), ACTOR, 10, definition).unwrap().wait().unwrap().unwrap();
     old.publish(id, ACTOR).unwrap().wait().unwrap().unwrap();
     place.poison("flashsale_pre_deductions", 5).await;
-    let (user, quantity) = (UserId::new(5).unwrap(), 3);
-    let bought = old.reserve(id, user, &request(5), quantity, Front::Api).unwrap();
-    let lone = bought.wait().unwrap().unwrap().reservation.reservation.id;
+    let bought = old.reserve(id, UserId::new(5).unwrap(), &request(5), 3, Front::Api).unwrap();
+    bought.wait().unwrap().unwrap().reservation.reservation.id
+}
+
+async fn a_reservation_of_which_only_a_dead_letter_is_left_keeps_its_units(place: Place) {
+    let directory = tempfile::tempdir().unwrap();
+    let old = open(&directory.path().join("old"), None);
+    let lone = sell_to_a_lone_letter(&old, &place).await;
+    let (id, user, quantity) = (activity_id(0), UserId::new(5).unwrap(), 3);
     buy(&old, id, 6).unwrap();
     assert_eq!(follow(&old, &place).stop(PATIENCE), Drained::Yes);
     let rows = "SELECT COUNT(*) FROM flashsale_pre_deductions";
@@ -296,5 +303,37 @@ async fn a_reservation_of_which_only_a_dead_letter_is_left_keeps_its_units(place
     let again = again.wait().unwrap().unwrap();
     assert!(again.replayed);
     assert_eq!(again.reservation.reservation.id, lone);
+    new.close().unwrap();
+}
+
+async fn a_refunded_one_of_which_only_a_dead_letter_is_left_stays_refunded(place: Place) {
+    let directory = tempfile::tempdir().unwrap();
+    let old = open(&directory.path().join("old"), None);
+    let lone = sell_to_a_lone_letter(&old, &place).await;
+    pay(&old, lone, 5);
+    assert_eq!(follow(&old, &place).stop(PATIENCE), Drained::Yes);
+    old.dead_letter_rollback(lone, ACTOR).unwrap().wait().unwrap().unwrap();
+    let refund_no = old.pending_refunds(1).remove(0).refund_no;
+    old.refund_settled(activity_id(0), lone, &refund_no).unwrap().wait().unwrap().unwrap();
+    // All units are somebody's again: those that went back with the money, too.
+    (100..110).for_each(|user| drop(buy(&old, activity_id(0), user).unwrap()));
+    assert_eq!(follow(&old, &place).stop(PATIENCE), Drained::Yes);
+    let closed = "SELECT COUNT(*) FROM dead_letters WHERE status = 'rolled_back'";
+    assert_eq!(place.number(closed).await, 1);
+    let (was, figures) = (view(&old, lone), old.activity(activity_id(0)).unwrap().figures);
+    assert_eq!(was.refund, Some(RefundStatus::Settled));
+    old.close().unwrap();
+    drop(old);
+    place.cure().await;
+
+    let (new, restored) = restore(&place, &directory.path().join("new")).await.unwrap();
+    assert_eq!(restored.unknown.rows, Vec::<String>::new());
+    assert_eq!(new.activity(activity_id(0)).unwrap().figures, figures);
+    let is = view(&new, lone);
+    let money = |it: &ReservationView| {
+        (it.refund, it.reservation.status, it.reservation.payment_no.clone())
+    };
+    assert_eq!(money(&is), money(&was));
+    assert!(new.dead_letters(1).is_empty(), "nobody has to decide anything");
     new.close().unwrap();
 }

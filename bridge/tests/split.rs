@@ -85,9 +85,14 @@ async fn the_number_is_free_until_the_first_order_and_fixed_from_then_on(place: 
     history.run(50);
     catch_up(&host, &place, split(3)).await;
     for tables in [1, 2, 4] {
-        let error = database.prepare(split(tables)).await.unwrap_err();
-        let SchemaError::SplitFixed { present: 3, wanted } = error else { panic!("{error}") };
-        assert!(wanted == tables && !error.is_transient() && !error.to_string().contains('\n'));
+        // By a look, too, before a start has written anything.
+        let looked = database.look(split(tables)).await.map(drop);
+        for refused in [looked, database.prepare(split(tables)).await] {
+            let error = refused.unwrap_err();
+            let SchemaError::SplitFixed { present: 3, wanted } = error else { panic!("{error}") };
+            assert!(wanted == tables && !error.is_transient());
+            assert!(!error.to_string().contains('\n'));
+        }
     }
     catch_up(&host, &place, split(3)).await;
     assert_projected(&place, &history).await;

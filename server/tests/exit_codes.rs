@@ -409,6 +409,41 @@ fn copy(from: &Path, to: &Path) {
 }
 
 #[test]
+fn an_order_database_of_another_build_is_refused_before_anything_is_written() {
+    let data_dir = sold(1);
+    let options = SqliteConnectOptions::new().filename(data_dir.path().join("orders.db"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let change = |sql: &'static str| {
+        runtime.block_on(async {
+            let mut theirs = SqliteConnection::connect_with(&options).await.unwrap();
+            sqlx::query(sql).execute(&mut theirs).await.unwrap();
+            theirs.close().await.unwrap();
+        });
+    };
+    // As a build would find it that knows one migration less, or this one in another form.
+    change(
+        "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time) \
+         VALUES (9999, 'later', TRUE, x'00', 0)",
+    );
+    assert_refused_untouched(data_dir.path(), REFUSED, &["orders.db", "9999", "newer Sluice"]);
+    change("DELETE FROM _sqlx_migrations WHERE version = 9999");
+    change("UPDATE _sqlx_migrations SET checksum = x'00'");
+    assert_refused_untouched(data_dir.path(), REFUSED, &["orders.db", "migration 1", "backup"]);
+}
+
+#[test]
+fn orders_spread_over_other_tables_are_refused_before_anything_is_written() {
+    let data_dir = sold(1);
+    let before = tree(data_dir.path());
+    let mut command = sluice(["serve", "--listen", "127.0.0.1:0", "--data-dir"]);
+    let mut child = command.arg(data_dir.path()).env("SLUICE_ORDERS__SPLIT", "3").spawn().unwrap();
+    wait(&mut child);
+    let output = child.wait_with_output().unwrap();
+    assert_refused(&output, REFUSED, &["orders.db", "orders.split is 3"]);
+    assert!(before == tree(data_dir.path()), "changed on disk");
+}
+
+#[test]
 fn an_order_database_of_somebody_else_is_refused_and_left_as_it_is() {
     let data_dir = sold(1);
     for name in orders_files(data_dir.path()) {

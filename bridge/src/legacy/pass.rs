@@ -9,9 +9,11 @@ use engine::core::side::RefundStatus;
 use engine::{Adopted, OldId, Pending};
 
 use super::LegacyError;
+use super::left::Digest;
+use super::report::{said, short};
 use super::rows::{Candidate, Facts};
 use super::source::{Place, Reader};
-use super::take::{ACTOR, Rank, Take, Target, log, said};
+use super::take::{ACTOR, Rank, Take, Target, log};
 use crate::restore::retried;
 use crate::sql::store::StoreError;
 
@@ -19,7 +21,7 @@ use crate::sql::store::StoreError;
 struct Waiting {
     name: String,
     /// Of the row as it was read.
-    digest: u128,
+    digest: Digest,
     facts: Facts,
     told: Pending<Result<Adopted<ReservationId>, Refusal>>,
 }
@@ -117,7 +119,7 @@ impl Take<'_> {
 
     fn settle(
         &mut self,
-        (name, digest): (&str, u128),
+        (name, digest): (&str, Digest),
         mut facts: Facts,
         told: Result<Adopted<ReservationId>, Refusal>,
     ) -> Result<(), LegacyError> {
@@ -131,11 +133,17 @@ impl Take<'_> {
                 return self.settle((name, digest), facts, told);
             }
             Err(refusal) => {
-                self.report.refused.add(format!("{name}: {}", said(refusal)));
-                // Units, and places in a limit, may be free by a later start.
-                if !matches!(refusal, Refusal::SoldOut | Refusal::LimitReached) {
-                    self.left.add(digest);
-                }
+                let why = match refusal {
+                    Refusal::SoldOut => {
+                        self.left.add_short(digest);
+                        short(&facts)
+                    }
+                    other => {
+                        self.left.add(digest);
+                        said(other)
+                    }
+                };
+                self.report.refused.add(format!("{name}: {why}"));
                 return self.keep_out(name, &facts);
             }
         };

@@ -8,12 +8,12 @@
 //! ```
 //!
 //! What was refused is no work for the next start, until a row of it changes or another one comes:
-//! see [`Left`].
+//! see [`Left`]. What was refused for its units is tried again once they are there, unless Redis is
+//! not: that was decided once, and no start waits for it.
 
 use std::collections::BTreeMap;
 
 use engine::Engine;
-use engine::core::command::Refusal;
 use engine::core::control::keys::{ADOPTED_BUT, ADOPTING};
 use engine::core::decide::AdoptActivity;
 use engine::core::event::{Actor, Definition, Status};
@@ -22,8 +22,8 @@ use engine::core::request::RequestHasher;
 
 use super::LegacyError;
 use super::keys::Keys;
-use super::left::Left;
-use super::report::{Named, Report};
+use super::left::{Digest, Left};
+use super::report::{Named, Report, said, short};
 use super::rows::{ActivityRow, Candidate, Facts};
 use super::source::{Place, Reader, Source};
 use super::units::Tally;
@@ -52,6 +52,16 @@ impl Rank {
     }
 }
 
+/// What there is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Work {
+    None,
+    /// Rows that an earlier start found no units for.
+    Again,
+    /// Something that no start has seen yet, or finished.
+    New,
+}
+
 /// An activity of the older system.
 pub(super) enum Target {
     /// To be adopted.
@@ -75,6 +85,8 @@ pub(super) struct Take<'e> {
     pub(super) left: Left,
     /// What an earlier start left.
     left_before: Left,
+    /// A row that was short of its units finds them now.
+    is_freed: bool,
     /// An earlier start was cut short.
     pub(super) resumes: bool,
 }
@@ -108,18 +120,22 @@ impl Source {
             fresh_named: Named::default(),
             left: Left::default(),
             left_before: Left::recorded(engine.control(ADOPTED_BUT).map(|it| it.value).as_deref()),
+            is_freed: false,
             resumes: engine.control(ADOPTING).is_some(),
         };
         let unreadable = self.unreadable();
         take.look(&mut reader).await.map_err(&unreadable)?;
-        match unread {
+        let work = match (take.work(), unread) {
+            (work, None) => work,
             // Units may be taken there that nobody knows of here.
-            Some(error) if take.has_work() => return Err(error),
-            // All is here: a cache that is down stops no start.
-            Some(error) => take.report.doubtful.add(error.to_string()),
-            None => {}
-        }
-        if take.has_work() {
+            (Work::New, Some(error)) => return Err(error),
+            // All is here, or was decided: a cache that is down stops no start.
+            (Work::None | Work::Again, Some(error)) => {
+                take.report.doubtful.add(error.to_string());
+                Work::None
+            }
+        };
+        if work != Work::None {
             take.begin()?;
             for rank in [Rank::Paid, Rank::Ordered, Rank::Rest] {
                 take.pass(&mut reader, rank, &unreadable).await?;
@@ -240,8 +256,15 @@ impl Take<'_> {
             self.report.known += 1;
             return;
         }
-        self.fresh.add(self.digest(name, facts));
-        self.fresh_named.add(format!("{name}: was refused before, and is as it was"));
+        let digest = self.digest(name, facts);
+        self.fresh.add(digest);
+        let is_short = self.left_before.may_be_short(digest);
+        self.is_freed |= is_short && self.has_units(facts);
+        let why = match is_short {
+            true => short(facts),
+            false => "was refused before, and is as it was".to_owned(),
+        };
+        self.fresh_named.add(format!("{name}: {why}"));
         if let Some(doubt) = facts.verdict.doubt {
             self.report.doubtful.add(format!("{name}: {doubt}"));
         }
@@ -284,20 +307,30 @@ impl Take<'_> {
         (!is_priced).then(|| format!("it was sold for another price than its activity's {price}"))
     }
 
-    fn has_work(&self) -> bool {
+    fn work(&self) -> Work {
         let is_new = |target: &Target| matches!(target, Target::New(..));
-        let is_left = self.fresh == Left::default() || self.fresh == self.left_before;
-        self.resumes || !is_left || self.targets.values().any(is_new)
+        let is_known = self.fresh.is_known_to(&self.left_before);
+        match self.resumes || !is_known || self.targets.values().any(is_new) {
+            true => Work::New,
+            false if self.is_freed => Work::Again,
+            false => Work::None,
+        }
     }
 
-    /// A row as it is now: another one once any of it changes.
-    pub(super) fn digest(&self, name: &str, facts: &Facts) -> u128 {
-        let facts = match facts.is_of_keys {
+    /// Whether the units of `facts` are free here.
+    fn has_units(&self, facts: &Facts) -> bool {
+        let here = self.engine.activity(facts.activity);
+        here.is_some_and(|it| it.figures.available >= facts.quantity)
+    }
+
+    pub(super) fn digest(&self, name: &str, facts: &Facts) -> Digest {
+        let is_of_keys = facts.is_of_keys;
+        let facts = match is_of_keys {
             // Keys have no times: theirs are this start's.
             true => Facts { created_ms: None, updated_ms: None, expire_ms: None, ..facts.clone() },
             false => facts.clone(),
         };
-        self.hasher.hash(&format!("{name} {facts:?}"))
+        Digest { hash: self.hasher.hash(&format!("{name} {facts:?}")), is_of_keys }
     }
 
     fn note(&mut self, key: &str, value: &[u8]) -> Result<(), LegacyError> {
@@ -361,16 +394,5 @@ impl Take<'_> {
             self.report.kept.add(format!("{name}: {units} units are taken by nobody known here"));
         }
         Ok(Target::Here { price: row.price, payment_ttl_ms })
-    }
-}
-
-/// Why the engine did not take it.
-pub(super) fn said(refusal: Refusal) -> String {
-    match refusal {
-        Refusal::Invalid(why) => why.to_owned(),
-        Refusal::SoldOut => "its units are no longer there".to_owned(),
-        Refusal::RequestIdReused => "another reservation has its number or its request".to_owned(),
-        Refusal::LimitReached => "its user would hold more units than can be counted".to_owned(),
-        other => format!("{other:?}"),
     }
 }

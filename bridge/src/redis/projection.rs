@@ -6,7 +6,7 @@
 //! | published, unpublished, paused, resumed, drained | all of it | | |
 //! | restocked, decreased | units | | |
 //! | reserved, adopted, given back, reinstated | units | held | all of it |
-//! | confirmed | units | | all of it |
+//! | confirmed | units | | all of it; nothing where dead letters are shown |
 //! | refund settled | units | held | |
 //! | archived | what has no end of its own | | |
 //! | dead letter | | | all of it |
@@ -211,6 +211,10 @@ impl Projection {
         let of_dead_letter =
             matches!(event.body, Body::DeadLettered { .. } | Body::DeadLetterResolved { .. });
         if of_dead_letter && !shows_dead_letters {
+            return;
+        }
+        // Where they are shown, a payment changes nothing: paid, a dead letter is one still.
+        if shows_dead_letters && matches!(event.body, Body::Confirmed { .. }) {
             return;
         }
         if let Some(mut reserved) = reserved(it.id, event, host) {

@@ -111,21 +111,38 @@ const RESERVATIONS: &str = "SELECT p.id, p.user_id, p.activity_id, p.client_requ
      FROM flashsale_pre_deductions p LEFT JOIN orders o ON o.order_no = p.order_no \
      LEFT JOIN dead_letters d ON d.id = p.id";
 
-/// Dead letters that stand alone: the database refused the reservation's own row, too.
+/// Dead letters that stand alone: the database refused the reservation's own row, too. One that is
+/// closed gave its units back, or its money: of the latter the reservation stays paid.
 const LETTERS: &str = "SELECT d.id, d.user_id, d.activity_id, NULL, d.request_hash, d.quantity, \
-     d.order_no, d.status, 'dead_letter', d.accepted_at, COALESCE(d.resolved_at, d.created_at), \
+     d.order_no, CASE d.order_status WHEN 'refunded' THEN 'dead_letter' ELSE d.status END, \
+     CASE d.order_status WHEN 'timeout' THEN 'timeout' ELSE 'dead_letter' END, \
+     d.accepted_at, COALESCE(d.resolved_at, d.created_at), \
      d.order_status, d.payment_no, d.status, d.reason, d.created_at \
      FROM dead_letters d LEFT JOIN flashsale_pre_deductions p ON p.id = d.id";
 
 /// Which reservations are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Which {
-    /// Those with a row whose units went back on sale with their money.
-    Restocked,
     /// Those with a row.
     WithRow,
     /// Those that are a dead letter alone.
     LettersAlone,
+    /// Those of [`WithRow`](Self::WithRow) whose units went back on sale with their money.
+    WithRowRestocked,
+    /// The same of [`LettersAlone`](Self::LettersAlone).
+    LettersAloneRestocked,
+}
+
+impl Which {
+    /// Each once.
+    pub(super) const ALL: [Self; 2] = [Self::WithRow, Self::LettersAlone];
+
+    /// Those of [`ALL`](Self::ALL) whose units went back on sale with their money.
+    pub(super) const RESTOCKED: [Self; 2] = [Self::WithRowRestocked, Self::LettersAloneRestocked];
+
+    pub(super) fn is_restocked(self) -> bool {
+        Self::RESTOCKED.contains(&self)
+    }
 }
 
 /// The next page of reservations behind `after`.
@@ -134,17 +151,21 @@ pub(super) async fn reservations(
     after: u64,
     which: Which,
 ) -> Result<Vec<ReservationRow>, StoreError> {
-    let (rows, id, wanted) = match which {
-        Which::Restocked => (
-            RESERVATIONS,
-            "p.id",
-            "p.order_no IN (SELECT r.order_no FROM refunds r \
-             WHERE r.scope = 'order' AND r.status = 'SETTLED' AND r.restock = 1)",
-        ),
-        Which::WithRow => (RESERVATIONS, "p.id", "1 = 1"),
-        Which::LettersAlone => (LETTERS, "d.id", "p.id IS NULL"),
+    let (rows, id, order_no, wanted) = match which {
+        Which::WithRow | Which::WithRowRestocked => (RESERVATIONS, "p.id", "p.order_no", "1 = 1"),
+        Which::LettersAlone | Which::LettersAloneRestocked => {
+            (LETTERS, "d.id", "d.order_no", "p.id IS NULL")
+        }
     };
-    let text = format!("{rows} WHERE {id} > ? AND {wanted} ORDER BY {id} LIMIT {PAGE_ROWS}");
+    let restocked = match which.is_restocked() {
+        true => format!(
+            "AND {order_no} IN (SELECT r.order_no FROM refunds r \
+             WHERE r.scope = 'order' AND r.status = 'SETTLED' AND r.restock = 1)"
+        ),
+        false => String::new(),
+    };
+    let text =
+        format!("{rows} WHERE {id} > ? AND {wanted} {restocked} ORDER BY {id} LIMIT {PAGE_ROWS}");
     let rows = snapshot.rows(text, &[Value::integer(after)]).await?;
     rows.iter().map(reservation).collect()
 }

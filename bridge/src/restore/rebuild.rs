@@ -1,8 +1,8 @@
 //! Adoption events of all that SQL knows.
 //!
 //! First come the reservations whose units went back on sale with a refund, while all units are
-//! free; then the others, those last that are a dead letter alone. So every unit is there when its
-//! reservation comes, in whatever order they once came.
+//! free; then the others. In both, those come last that are a dead letter alone. So every unit is
+//! there when its reservation comes, in whatever order they once came.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -112,7 +112,7 @@ impl Rebuild<'_> {
             page.iter().try_for_each(|row| self.activity(row))?;
             self.settle()?;
         }
-        for which in [Which::Restocked, Which::WithRow, Which::LettersAlone] {
+        for which in Which::RESTOCKED.into_iter().chain(Which::ALL) {
             let mut after = 0;
             loop {
                 let page = facts::reservations(snapshot, after, which).await?;
@@ -124,7 +124,7 @@ impl Rebuild<'_> {
                     if !self.done.contains(&row.id) {
                         self.reservation(row, &money)?;
                     }
-                    if which == Which::Restocked {
+                    if which.is_restocked() {
                         self.done.insert(row.id);
                     }
                 }
@@ -142,20 +142,20 @@ impl Rebuild<'_> {
 
     /// What an activity has sold beyond what its reservations stand for was sold before them.
     async fn count_sold(&mut self, snapshot: &mut Snapshot) -> Result<(), RestoreError> {
-        for which in [Which::WithRow, Which::LettersAlone, Which::Restocked] {
+        for which in Which::ALL.into_iter().chain(Which::RESTOCKED) {
             let mut after = 0;
             loop {
                 let page = facts::reservations(snapshot, after, which).await?;
                 let Some(last) = page.last() else { break };
                 after = last.id.get();
-                if which != Which::Restocked {
+                if !which.is_restocked() {
                     self.reservations += page.len() as u64;
                 }
                 for row in page.iter().filter(|row| row.status == Status::Confirmed) {
                     let sold = self.sold.entry(row.activity).or_default();
-                    *sold = match which {
-                        Which::Restocked => sold.saturating_sub(row.quantity),
-                        _ => sold.saturating_add(row.quantity),
+                    *sold = match which.is_restocked() {
+                        true => sold.saturating_sub(row.quantity),
+                        false => sold.saturating_add(row.quantity),
                     };
                 }
             }

@@ -99,11 +99,11 @@ impl Database {
     /// there.
     ///
     /// # Errors
-    /// Where it does not answer, or is somebody else's.
-    pub async fn look(&self) -> Result<Standing, SchemaError> {
+    /// Where it does not answer, and where [`prepare`](Self::prepare) would refuse it.
+    pub async fn look(&self, split: Split) -> Result<Standing, SchemaError> {
         match self {
-            Self::Sqlite(options) => look::sqlite(options).await,
-            Self::MySql(options) => look::mysql(options).await,
+            Self::Sqlite(options) => look::sqlite(options, split).await,
+            Self::MySql(options) => look::mysql(options, split).await,
         }
     }
 

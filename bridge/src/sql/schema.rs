@@ -4,10 +4,11 @@
 use std::collections::BTreeSet;
 
 use sqlx::migrate::{MigrateError, Migrator};
-use sqlx::mysql::{MySqlConnectOptions, MySqlConnection};
+use sqlx::mysql::MySqlConnectOptions;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, Connection as _};
 
+use super::look::Looked;
 use super::split::Split;
 use super::{mysql, tables};
 
@@ -118,7 +119,7 @@ pub(super) async fn prepare_mysql(
     if granted != Some(1) {
         return Err(SchemaError::Locked);
     }
-    let ours = refuse_foreign_tables_mysql(&mut connection).await?;
+    let ours = refuse_foreign_tables(&mut connection).await?;
     if ours {
         // A server died in the middle of a migration: its one statement may run again.
         sqlx::raw_sql("DELETE FROM _sqlx_migrations WHERE success = FALSE")
@@ -157,33 +158,13 @@ fn migration_advice(error: &MigrateError) -> &'static str {
 }
 
 /// Whether the database is Sluice's already; empty is not yet.
+///
+/// # Errors
+/// It is somebody else's.
 pub(super) async fn refuse_foreign_tables(
-    connection: &mut SqliteConnection,
+    connection: &mut impl Looked,
 ) -> Result<bool, SchemaError> {
-    let found: Vec<String> = sqlx::query_scalar(
-        "SELECT name FROM sqlite_schema WHERE type IN ('table', 'view') \
-         AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name",
-    )
-    .fetch_all(connection)
-    .await?;
-    refuse_foreign(found)
-}
-
-/// The same of a server's database.
-pub(super) async fn refuse_foreign_tables_mysql(
-    connection: &mut MySqlConnection,
-) -> Result<bool, SchemaError> {
-    let found: Vec<String> = sqlx::query_scalar(
-        "SELECT CAST(table_name AS CHAR) FROM information_schema.tables \
-         WHERE table_schema = DATABASE() ORDER BY table_name",
-    )
-    .fetch_all(connection)
-    .await?;
-    refuse_foreign(found)
-}
-
-fn refuse_foreign(found: Vec<String>) -> Result<bool, SchemaError> {
-    let found = BTreeSet::from_iter(found);
+    let found: BTreeSet<_> = connection.tables().await?.into_iter().map(|(name, _)| name).collect();
     // Without the migrator's table even a `users` is somebody else's.
     let ours = found.contains(migrations::MIGRATIONS_TABLE);
     let tables: Vec<String> = found
@@ -196,4 +177,20 @@ fn refuse_foreign(found: Vec<String>) -> Result<bool, SchemaError> {
         })
         .collect();
     if tables.is_empty() { Ok(ours) } else { Err(SchemaError::ForeignTables { tables }) }
+}
+
+/// Refuses what the migrator would refuse, without being one: migrations that this binary does not
+/// know, or knows otherwise.
+pub(super) async fn refuse_other_schema<C: Looked>(connection: &mut C) -> Result<(), SchemaError> {
+    let applied = connection.migrations().await?;
+    let known = |version| C::schema().iter().find(|it| it.version == version);
+    let mut altered = None;
+    for (version, checksum) in applied {
+        match known(version) {
+            None => return Err(SchemaError::Newer { version }),
+            Some(known) if *known.checksum != *checksum => altered = altered.or(Some(version)),
+            Some(_) => {}
+        }
+    }
+    altered.map_or(Ok(()), |version| Err(SchemaError::Altered { version }))
 }

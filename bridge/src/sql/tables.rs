@@ -11,6 +11,7 @@ use sqlx::mysql::MySqlConnection;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection as _};
 
+use super::look::Looked;
 use super::schema::SchemaError;
 use super::split::{SPLIT_MAX, Split};
 
@@ -37,6 +38,11 @@ struct Present {
 }
 
 impl Present {
+    /// Of each split table; `kinds` says of each name whether it is a table.
+    fn of_all(kinds: &BTreeMap<String, bool>) -> [Self; 2] {
+        SPLIT_TABLES.map(|table| Self::of(table, kinds))
+    }
+
     fn of(table: &str, kinds: &BTreeMap<String, bool>) -> Self {
         let parts = kinds.keys().filter(|name| part_of(table, name).is_some()).count();
         Self {
@@ -98,27 +104,28 @@ fn agrees(wanted: Split, present: [Present; 2], is_written: bool) -> Result<bool
 }
 
 /// Whether the projection has begun: no table may be dropped from then on.
-const IS_WRITTEN: &str = "SELECT (SELECT COUNT(*) FROM bridge_cursor) > 0 \
-     OR EXISTS (SELECT 1 FROM flashsale_pre_deductions)";
+pub(super) const IS_WRITTEN: &str = "SELECT CAST(((SELECT COUNT(*) FROM bridge_cursor) > 0 \
+     OR EXISTS (SELECT 1 FROM flashsale_pre_deductions)) AS SIGNED)";
+
+/// Looks at the tables alone.
+///
+/// # Errors
+/// [`SchemaError::SplitFixed`] where they are otherwise than `wanted`, and have been written.
+pub(super) async fn refuse_other_split(
+    connection: &mut impl Looked,
+    wanted: Split,
+) -> Result<(), SchemaError> {
+    let present = Present::of_all(&connection.tables().await?.into_iter().collect());
+    agrees(wanted, present, connection.is_written().await?).map(drop)
+}
 
 /// Splits the tables of a MySQL or MariaDB; the caller holds the schema's lock.
 pub(super) async fn split_mysql(
     connection: &mut MySqlConnection,
     wanted: Split,
 ) -> Result<(), SchemaError> {
-    let kinds: Vec<(String, i64)> = sqlx::query_as(
-        "SELECT CAST(table_name AS CHAR), CAST(table_type = 'BASE TABLE' AS SIGNED) \
-         FROM information_schema.tables WHERE table_schema = DATABASE()",
-    )
-    .fetch_all(&mut *connection)
-    .await?;
-    let kinds = kinds.into_iter().map(|(name, is_table)| (name, is_table != 0)).collect();
-    let present = SPLIT_TABLES.map(|table| Present::of(table, &kinds));
-    let is_written: i64 =
-        sqlx::query_scalar(AssertSqlSafe(format!("SELECT CAST(({IS_WRITTEN}) AS SIGNED)")))
-            .fetch_one(&mut *connection)
-            .await?;
-    if agrees(wanted, present, is_written != 0)? {
+    let present = Present::of_all(&connection.tables().await?.into_iter().collect());
+    if agrees(wanted, present, connection.is_written().await?)? {
         return Ok(());
     }
     let copy = |from: &str, to: &str| vec![format!("CREATE TABLE {to} LIKE {from}")];
@@ -140,14 +147,8 @@ pub(super) async fn split_sqlite(
         sqlx::query_as("SELECT type, name, tbl_name, sql FROM sqlite_schema ORDER BY rowid")
             .fetch_all(&mut *transaction)
             .await?;
-    let kinds = entries
-        .iter()
-        .filter(|(kind, ..)| kind == "table" || kind == "view")
-        .map(|(kind, name, ..)| (name.clone(), kind == "table"))
-        .collect();
-    let present = SPLIT_TABLES.map(|table| Present::of(table, &kinds));
-    let is_written: i64 = sqlx::query_scalar(IS_WRITTEN).fetch_one(&mut *transaction).await?;
-    if agrees(wanted, present, is_written != 0)? {
+    let present = Present::of_all(&transaction.tables().await?.into_iter().collect());
+    if agrees(wanted, present, transaction.is_written().await?)? {
         return Ok(());
     }
     for (table, present) in SPLIT_TABLES.into_iter().zip(present) {

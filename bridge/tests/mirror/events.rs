@@ -206,6 +206,23 @@ async fn readers_of_flash_sale_find_their_keys() {
 }
 
 #[tokio::test]
+async fn a_dead_letter_that_is_paid_is_still_one_for_readers_of_flash_sale() {
+    let mut stall = Stall::open(Layout::FlashSale);
+    stall.mirror().await;
+    let (activity, note) = (activity_id(0), "no table holds it");
+    let reservation = stall.sale.buy(activity, 7, 1);
+    let result = OrderPrefix::new(1).unwrap().order_no(reservation);
+    let result = format!("flash_sale:result:{result}");
+    stall.sale.event(Body::DeadLettered { activity, reservation, note });
+    stall.mirror().await;
+    assert_eq!(stall.get(&result).unwrap(), "0");
+    stall.confirm(reservation);
+    assert!(!stall.mirror().await);
+    assert_eq!(stall.get(&result).unwrap(), "0");
+    stall.assert_follows_from_the_state().await;
+}
+
+#[tokio::test]
 async fn readers_of_seckill_find_their_keys() {
     let mut stall = Stall::open(Layout::Seckill);
     stall.mirror().await;

@@ -26,7 +26,7 @@ pub(super) struct Patience {
 /// Looks at both.
 ///
 /// # Errors
-/// One of them follows another history, or the database is not Sluice's.
+/// One of them follows another history, or the database is not one that this build may write to.
 pub(super) async fn look(
     settings: &Settings,
     recovered: &Recovered,
@@ -43,8 +43,9 @@ pub(super) async fn look(
 }
 
 async fn at_orders(settings: &Settings, recovered: &Recovered) -> Result<(), OrdersError> {
-    let url = orders::database_url(settings);
-    match first_look::at_orders(&url, recovered.identity(), &mut recovered.reader()).await {
+    let (url, split) = (orders::database_url(settings), orders::order_options(settings)?.split);
+    let mut reader = recovered.reader();
+    match first_look::at_orders((&url, split), recovered.identity(), &mut reader).await {
         Err(LookError::Fork(fork)) => Err(OrdersError::Fork(fork.to_string())),
         Err(LookError::Url(error)) => Err(error.into()),
         Err(LookError::Schema(error)) if !error.is_transient() => {
