@@ -90,7 +90,7 @@ mod tests {
             beside.clone_from(&everywhere);
         }
         let steps = [(0, true), (999, true), (1000, false), (101, false), (99, true)];
-        let seen = std::thread::spawn(move || {
+        let seen = thread::spawn(move || {
             let place = Place::default();
             steps.map(|(age_ms, is_aside)| {
                 place.choose_for(Duration::from_millis(age_ms));

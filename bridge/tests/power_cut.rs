@@ -73,7 +73,7 @@ async fn a_power_cut_takes_back_no_order_that_the_engine_was_told_of() {
         }
         assert_eq!(host.announced_lsn(SINK_NAME).0, cursor(&place).await, "a pause settles all");
     }
-    assert!(undone > 8, "{undone} commits were left unsynced");
+    assert!(undone > 4, "{undone} commits were left unsynced");
 
     // The power goes in the middle of a rush.
     history.run(120);
