@@ -71,11 +71,11 @@ pub(crate) fn present() -> Option<u64> {
 }
 
 /// Waits until `turn`, which was the present one, has ended.
-pub(crate) async fn ended(shared: &Shared, turn: Option<u64>) {
+pub(crate) async fn ended(app: Option<&App>, turn: Option<u64>) {
     if turn.is_none() || present() != turn {
         return;
     }
-    wait_for_end(false, shared.app().ok());
+    wait_for_end(false, app);
     let mut is_known = false;
     poll_fn(|context| {
         if present() != turn {
@@ -124,4 +124,49 @@ pub(super) fn end(app: Option<&App>) -> bool {
     waiting.drain(..).for_each(Waker::wake);
     WAITING.set(waiting);
     has_committed
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::Context;
+
+    use super::*;
+
+    fn is_ready(wait: &mut (impl Future + Unpin)) -> bool {
+        pin!(wait).poll(&mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn an_answer_that_needs_no_commit_leaves_with_its_turn() {
+        let loop_thread = std::thread::spawn(|| {
+            assert!(
+                is_ready(&mut Box::pin(ended(None, present()))),
+                "elsewhere there are no turns"
+            );
+            begin();
+            let mut waits = [(); 3].map(|()| Box::pin(ended(None, present())));
+            for _ in 0..2 {
+                assert!(!waits.iter_mut().any(is_ready));
+            }
+            assert!(!end(None), "there was nothing to commit");
+            assert!(waits.iter_mut().all(is_ready));
+            assert!(!end(None), "nobody waits");
+        });
+        loop_thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_turn_ends_when_it_has_enough_answers() {
+        let loop_thread = std::thread::spawn(|| {
+            begin();
+            let first = present();
+            let mut waits: Vec<_> =
+                (1..ANSWERS_MAX).map(|_| Box::pin(ended(None, first))).collect();
+            assert!(!waits.iter_mut().any(is_ready));
+            assert!(is_ready(&mut Box::pin(ended(None, first))) && present() != first);
+            assert!(waits.iter_mut().all(is_ready));
+        });
+        loop_thread.join().unwrap();
+    }
 }

@@ -90,7 +90,7 @@ impl Plain<'_> {
         let Self { head, caller, client, wanted, .. } = self;
         let (activity, turn) = (activity_named(head.activity), turn::present());
         let bought = purchase::buy(shared, caller, &client, activity, Ok(wanted)).await;
-        turn::ended(shared, turn).await;
+        turn::ended(shared.app().ok(), turn).await;
         let envelope = Envelope {
             request_id: head.get(Field::RequestId),
             trace: head.get(Field::TraceParent).and_then(continuing),
