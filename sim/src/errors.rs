@@ -108,9 +108,7 @@ fn fail_so(
             || survives(cut.of(&run.image), &run.truth, run.truth.acked),
         );
     }
-    if !fault.lasting {
-        report.run(|| replay(seed, &word, Some((fault, None))), || rests(&run));
-    }
+    report.run(|| replay(seed, &word, Some((fault, None))), || rests(&run, fault.lasting));
     true
 }
 
@@ -179,11 +177,19 @@ impl Run {
     }
 }
 
-/// A file that saw an I/O error is never used again: all that is there is given back and every
-/// spare is used up, and it becomes no segment and no spare. A disk that goes on failing can't be
-/// told so.
-fn rests(run: &Run) -> Result<(), String> {
-    let mut process = Process::new(run.image.clone(), run.truth.clone(), 4);
+/// A file that saw an I/O error is never used again, not even where a disk that goes on failing
+/// refused every note of it: all that is there is given back and every spare is used up, and it
+/// becomes no segment and no spare. But a spare that such a disk gives back as nothing but zeros is
+/// used: nothing tells it from one that was just made, and a start makes as sure of it.
+fn rests(run: &Run, lasting: bool) -> Result<(), String> {
+    let mut image = run.image.clone();
+    let spares = image.paths().into_iter().filter(|path| lasting && path.starts_with("wal/spare-"));
+    for path in spares.collect::<Vec<_>>() {
+        if image.content(&path).is_some_and(|bytes| bytes.iter().all(|byte| *byte == 0)) {
+            image.forget_failure(&path);
+        }
+    }
+    let mut process = Process::new(image, run.truth.clone(), 4);
     process.open().map_err(told)?;
     for _ in 0..3 {
         process.step(Step::Snapshot).map_err(told)?;

@@ -28,6 +28,8 @@ use crate::segment::SegmentHeader;
 use crate::spares::{Failed, Spare, SpareMade, Spares};
 use crate::watermark::Watermark;
 
+mod invariants;
+
 /// The parts of an open log that the tail works with.
 pub(crate) struct Parts {
     pub(crate) device: Arc<dyn Device>,
@@ -46,6 +48,8 @@ pub(crate) struct Tail {
     /// The segment being filled; `None` only while the log is being opened.
     segment: Option<(SegmentHeader, Arc<dyn File>)>,
     offset: u64,
+    /// What a successful sync covers of the segment: every frame promises so much (W6).
+    synced: u64,
     last_lsn: Lsn,
     chain: u32,
     /// Chain of the last frame with records, where this process wrote or read it.
@@ -75,6 +79,8 @@ impl Tail {
             control_file,
             segment: None,
             offset: end.map_or(0, |end| end.offset),
+            // Recovery has synced what it read.
+            synced: end.map_or(0, |end| end.offset),
             last_lsn,
             chain: end.map_or(0, |end| end.chain),
             data_chain,
@@ -139,6 +145,7 @@ impl Tail {
         if parts.watermark.is_poisoned() {
             return Err(LogUnavailable);
         }
+        self.assert_at_rest(parts);
         let frame_bytes_max = self.control.format.frame_bytes_max as usize;
         let payload = &mut self.frame.bytes_mut()[frame::HEADER_BYTES..frame_bytes_max];
         self.marks.clear();
@@ -200,6 +207,7 @@ impl Tail {
         if self.promised || room < BLOCK_BYTES as u64 {
             return Ok(());
         }
+        self.assert_at_rest(parts);
         self.marks.clear();
         self.write_frame(parts, 0, 0).map_err(|failure| self.fail(parts, failure))?;
         self.promised = true;
@@ -209,6 +217,8 @@ impl Tail {
     /// Writes into CONTROL that the log ends here.
     pub(crate) fn close(&mut self, parts: &Parts) -> Result<(), LogUnavailable> {
         self.seal_idle(parts)?;
+        self.assert_at_rest(parts);
+        parts.intake.assert_drained(|lane| parts.watermark.durable(lane));
         self.control.clean_end = Some(LogEnd {
             segment: self.segment_id(),
             offset: self.offset,
@@ -223,8 +233,7 @@ impl Tail {
         let before_us = parts.device.now_us();
         self.commit_us = self.commit_us.max(before_us);
         parts.counters.begins(before_us);
-        // With one commit at a time everything before a frame is synced when it is written.
-        let promise = if planted::has(Bug::SyncedThroughStuckAtZero) { 0 } else { self.offset };
+        let promise = if planted::has(Bug::SyncedThroughStuckAtZero) { 0 } else { self.synced };
         let spec = FrameSpec {
             record_count: records,
             first_lsn: self.last_lsn.plus(1),
@@ -234,20 +243,17 @@ impl Tail {
             chain: self.chain,
         };
         let sealed = frame::seal(self.frame.bytes_mut(), bytes, spec, header.stamp);
+        self.assert_next(&sealed, &spec);
         let frame_bytes = sealed.frame_bytes();
-        assert!(sealed.fields_ok(self.offset, self.frame.bytes().len()), "W6");
-        assert!(
-            self.offset + frame_bytes as u64 <= header.segment_bytes,
-            "a frame stays within its segment"
-        );
+        let frame = &self.frame.bytes()[..frame_bytes];
+        self.assert_writable(frame, header);
         let failure = |op, source| Failure {
             op,
             path: parts.device.display(&names::segment(header.segment_id)),
             source,
             seen: Seen::Segment(header.segment_id),
         };
-        write_full(&**file, &self.frame.bytes()[..frame_bytes], self.offset)
-            .map_err(|source| failure("write", source))?;
+        write_full(&**file, frame, self.offset).map_err(|source| failure("write", source))?;
         self.offset += frame_bytes as u64;
         self.chain = sealed.header_crc;
         self.last_lsn = sealed.last_lsn();
@@ -262,6 +268,7 @@ impl Tail {
             Err(source) => return Err(failure("sync", source)),
             Ok(()) => {}
         }
+        self.synced = self.offset;
         let us = parts.device.now_us().saturating_sub(before_us);
         parts.counters.synced(records, frame_bytes, us);
         Ok(())
@@ -302,6 +309,7 @@ impl Tail {
             created_unix_ms: device.now_us() / 1000,
             stale_stamp,
         };
+        self.assert_succeeds(&header, sealed);
         let file =
             device.open_to_append(&spare).map_err(|source| failure("open", &spare, source))?;
         write_full(&*file, header.encode().bytes(), 0)
@@ -323,7 +331,7 @@ impl Tail {
         parts.intake.hold_new(parts.retention.is_overdue());
         self.write_control(parts)?;
         self.segment = Some((header, file));
-        self.offset = FRAMES_AT;
+        (self.offset, self.synced) = (FRAMES_AT, FRAMES_AT);
         self.promised = true;
         Ok(())
     }

@@ -49,9 +49,9 @@ const RESERVED_AT: usize = PAYLOAD_CRC_AT + 4;
 const HEADER_CRC_AT: usize = RESERVED_AT + 4;
 const _: () = assert!(HEADER_CRC_AT + 4 == HEADER_BYTES);
 
-/// Frames among which one is read back whole before it is written, in release builds: seldom enough
+/// Frames among which one is read back whole before it is written: in release builds seldom enough
 /// to cost nothing, often enough to find a memory or a processor that errs.
-const READ_BACK_ONE_IN: u32 = 1_024;
+const READ_BACK_ONE_IN: u32 = if cfg!(debug_assertions) { 1 } else { 1_024 };
 
 /// What a frame is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -183,16 +183,16 @@ pub(crate) fn seal(
     header_bytes.copy_from_slice(&fields.0);
     let header = FrameHeader::probe(&fields.0, stamp).expect("a frame must read back");
     assert_eq!(header.frame_bytes(), frame_bytes, "a frame must read back whole");
-    if cfg!(debug_assertions) || is_read_back(spec.chain) {
+    if is_one_in(READ_BACK_ONE_IN, spec.chain) {
         read_back(&header, &bytes[..frame_bytes], stamp);
     }
     header
 }
 
-/// Whether a frame that follows the one of this chain is read back: the chain, a checksum, is as
-/// good as a random number.
-const fn is_read_back(chain: u32) -> bool {
-    chain.is_multiple_of(READ_BACK_ONE_IN)
+/// Whether a frame that follows the one of this chain is the one among so many that is read back:
+/// the chain, a checksum, is as good as a random number.
+const fn is_one_in(frames: u32, chain: u32) -> bool {
+    chain.is_multiple_of(frames)
 }
 
 /// Reads a frame's body as recovery will.
@@ -247,11 +247,97 @@ mod tests {
         }
     }
 
+    /// A frame's header with other bytes at `at`, its checksum made right again.
+    fn forged(at: usize, bytes: &[u8]) -> Vec<u8> {
+        let mut header = frame(&[3; 100])[..HEADER_BYTES].to_vec();
+        header[at..at + bytes.len()].copy_from_slice(bytes);
+        let crc = checksum::seeded(99, &[&header[..HEADER_CRC_AT]]);
+        header[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        header
+    }
+
     #[test]
-    fn a_frame_in_a_thousand_is_read_back_whole() {
-        let chains = (0..1_u32 << 20).map(|number| checksum::plain(&number.to_le_bytes()));
-        let read_back = chains.filter(|chain| is_read_back(*chain)).count();
+    fn a_header_with_a_right_checksum_and_what_no_writer_writes_is_none() {
+        assert!(FrameHeader::probe(&forged(KIND_AT, &[1]), 99).is_some(), "unchanged");
+        for (at, bytes) in [
+            (0, &[0x00][..]),
+            (KIND_AT, &[0]),
+            (KIND_AT, &[3]),
+            (FLAGS_AT, &[1]),
+            (HEADER_LEN_AT, &[65]),
+            (RESERVED_AT, &[0, 0, 0, 1]),
+        ] {
+            assert!(FrameHeader::probe(&forged(at, bytes), 99).is_none(), "{bytes:?} at {at}");
+        }
+        assert!(FrameHeader::probe(&frame(&[3; 100])[..HEADER_BYTES - 1], 99).is_none(), "cut");
+    }
+
+    #[test]
+    fn only_frames_with_records_carry_bytes_and_none_is_longer_than_the_longest() {
+        const MAX: usize = 8192;
+        let header = FrameHeader::probe(&frame(&[3; 100]), 99).unwrap();
+        let ok = |kind, record_count, payload_bytes| {
+            FrameHeader { kind, record_count, payload_bytes, ..header }.fields_ok(4096, MAX)
+        };
+        let longest = u32::try_from(MAX - HEADER_BYTES).unwrap();
+        for (kind, records, bytes, expected) in [
+            (FrameKind::Data, 1, 1, true),
+            (FrameKind::Data, 1, longest, true),
+            (FrameKind::Data, 1, longest + 1, false),
+            (FrameKind::Data, 0, 1, false),
+            (FrameKind::Data, 1, 0, false),
+            (FrameKind::Data, 0, 0, false),
+            (FrameKind::Watermark, 0, 0, true),
+            (FrameKind::Watermark, 1, 0, false),
+            (FrameKind::Watermark, 0, 1, false),
+        ] {
+            assert_eq!(ok(kind, records, bytes), expected, "{kind:?} {records} {bytes}");
+        }
+    }
+
+    #[test]
+    fn a_watermark_is_a_block_that_ends_where_the_frame_before_it_does() {
+        let mut bytes = vec![0xAA; BLOCK_BYTES];
+        let spec = FrameSpec { record_count: 0, ..SPEC };
+        let sealed = seal(&mut bytes, 0, spec, 99);
+        assert_eq!(FrameHeader::probe(&bytes, 99), Some(sealed));
+        assert_eq!((sealed.kind, sealed.frame_bytes()), (FrameKind::Watermark, BLOCK_BYTES));
+        assert_eq!(sealed.last_lsn(), Lsn(9), "no record of its own");
+        assert!(sealed.fields_ok(4096, FRAME_BYTES_MAX) && sealed.body_ok(&bytes, 99));
+        assert!(bytes[HEADER_BYTES..].iter().all(|byte| *byte == 0));
+    }
+
+    #[test]
+    fn a_frame_says_what_it_was_given() {
+        let bytes = frame(&[7; 5000]);
+        let header = FrameHeader::probe(&bytes, 99).unwrap();
+        let FrameHeader {
+            record_count, first_lsn, synced_through, epoch, commit_us, chain, ..
+        } = header;
+        let said = (record_count, first_lsn, synced_through, epoch, commit_us, chain);
+        assert_eq!(said, (3, Lsn(10), 4096, Epoch(2), 77, 5));
+        assert_eq!((header.kind, header.payload_bytes), (FrameKind::Data, 5000));
+    }
+
+    #[test]
+    fn a_body_that_is_cut_or_has_anything_behind_its_payload_is_none() {
+        let bytes = frame(&[7; 5000]);
+        let header = FrameHeader::probe(&bytes, 99).unwrap();
+        assert!(header.body_ok(&bytes, 99) && !header.body_ok(&bytes, 98));
+        assert!(!header.body_ok(&bytes[..bytes.len() - 1], 99), "cut");
+        for at in [HEADER_BYTES, HEADER_BYTES + 4999, HEADER_BYTES + 5000, bytes.len() - 1] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= 1;
+            assert!(!header.body_ok(&damaged, 99), "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_frame_in_a_thousand_is_read_back_whole_and_each_where_that_costs_nothing() {
+        let chains = || (0..1_u32 << 20).map(|number| checksum::plain(&number.to_le_bytes()));
+        let read_back = chains().filter(|chain| is_one_in(1_024, *chain)).count();
         assert!((900..1_150).contains(&read_back), "{read_back} of a million");
+        assert!(chains().take(1_000).all(|chain| is_one_in(1, chain)));
     }
 
     #[test]

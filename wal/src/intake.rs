@@ -5,8 +5,6 @@
 //! decision. The committer takes whole chunks; a command never straddles two chunks, so it never
 //! straddles two frames.
 
-use std::collections::VecDeque;
-
 use crossbeam_utils::CachePadded;
 
 use crate::bell::Bell;
@@ -15,6 +13,10 @@ use crate::ids::Lsn;
 use crate::limits::{BATCH_FRAME_DIVISOR, CONTROL_SHARD, IN_FLIGHT_RESERVED_DIVISOR};
 use crate::record;
 use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
+
+mod lane;
+
+use lane::{Chunk, LaneState};
 
 /// How urgent room in the log is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,32 +50,6 @@ impl Admission {
     }
 }
 
-/// Records of one lane that go into a frame together.
-#[derive(Default)]
-struct Chunk {
-    bytes: Vec<u8>,
-    records: u32,
-    last_seq: u64,
-}
-
-#[derive(Default)]
-struct LaneState {
-    /// Chunks that are full.
-    full: VecDeque<Chunk>,
-    /// The chunk being filled.
-    open: Chunk,
-    /// Sequence of the lane's last record (W4).
-    last_seq: u64,
-}
-
-impl LaneState {
-    #[cold]
-    fn close_chunk(&mut self) {
-        let full = std::mem::take(&mut self.open);
-        self.full.push_back(full);
-    }
-}
-
 /// Records waiting to be committed.
 pub(crate) struct Intake {
     lanes: Box<[CachePadded<Mutex<LaneState>>]>,
@@ -90,9 +66,7 @@ pub(crate) struct Intake {
 impl Intake {
     /// An empty intake that goes on after `last_seqs`, the last sequence of each lane.
     pub(crate) fn new(last_seqs: &[u64], frame_bytes_max: usize, in_flight_bytes_max: u64) -> Self {
-        let lane = |last_seq: &u64| {
-            CachePadded::new(Mutex::new(LaneState { last_seq: *last_seq, ..LaneState::default() }))
-        };
+        let lane = |last_seq: &u64| CachePadded::new(Mutex::new(LaneState::after(*last_seq)));
         Self {
             lanes: last_seqs.iter().map(lane).collect(),
             in_flight_bytes: CachePadded::new(AtomicU64::new(0)),
@@ -133,7 +107,7 @@ impl Intake {
         };
         let before = self.in_flight_bytes.fetch_add(reserved, Ordering::Relaxed);
         if before + reserved > limit {
-            self.in_flight_bytes.fetch_sub(reserved, Ordering::Relaxed);
+            self.give_room_back(reserved);
             return Err(Busy::Overloaded);
         }
         let state = self.lanes[lane].lock();
@@ -141,7 +115,7 @@ impl Intake {
         // that saw the intake open is in its lane before the last commit looks there.
         if self.closed.load(Ordering::Acquire) {
             drop(state);
-            self.in_flight_bytes.fetch_sub(reserved, Ordering::Relaxed);
+            self.give_room_back(reserved);
             return Err(Busy::LogUnavailable);
         }
         Ok(Batch { intake: self, shard, lane: Some(state), reserved, used: 0, rings: true })
@@ -179,18 +153,29 @@ impl Intake {
     fn take_chunk(&self, lane: usize, room: usize, pool: &mut Vec<Vec<u8>>) -> Option<Chunk> {
         let mut state = self.lanes[lane].lock();
         if let Some(chunk) = state.full.front() {
-            return if chunk.bytes.len() <= room { state.full.pop_front() } else { None };
+            let fits = chunk.bytes.len() <= room;
+            let chunk = if fits { state.full.pop_front() } else { None };
+            return chunk.map(|chunk| state.take(chunk));
         }
         if state.open.records == 0 || state.open.bytes.len() > room {
             return None;
         }
         let fresh = Chunk { bytes: pool.pop().unwrap_or_default(), ..Chunk::default() };
-        Some(std::mem::replace(&mut state.open, fresh))
+        let chunk = std::mem::replace(&mut state.open, fresh);
+        Some(state.take(chunk))
     }
 
     /// Gives back the bytes of a frame that is durable now.
     pub(crate) fn release(&self, payload_bytes: usize) {
-        self.in_flight_bytes.fetch_sub(payload_bytes as u64, Ordering::Relaxed);
+        self.give_room_back(payload_bytes as u64);
+    }
+
+    /// # Panics
+    /// Where more is given back than was taken: the count would wrap around, and nothing would
+    /// ever be let in again.
+    fn give_room_back(&self, bytes: u64) {
+        let before = self.in_flight_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        assert!(before >= bytes, "room is given back once: {bytes} of {before}");
     }
 
     /// Bytes appended and not yet durable.
@@ -232,6 +217,19 @@ impl Intake {
             drop(lane.lock());
         }
         self.bell.ring();
+    }
+
+    /// Holds that a clean end leaves nothing behind: all that was appended was taken, and `durable`
+    /// tells of each lane that it is.
+    ///
+    /// # Panics
+    /// Where a record is left: its caller would be told that the log ended well, and the next start
+    /// would not find it.
+    pub(crate) fn assert_drained(&self, durable: impl Fn(usize) -> u64) {
+        assert!(self.closed.load(Ordering::Acquire), "a log takes nothing in while it ends");
+        for (index, lane) in self.lanes.iter().enumerate() {
+            lane.lock().assert_drained(durable(index));
+        }
     }
 
     /// Whether a frame with room for `room` bytes that took `taken` can have left a chunk behind.
@@ -354,7 +352,7 @@ impl Drop for Batch<'_> {
     fn drop(&mut self) {
         // Let go of the lane first: the committer would wake up only to wait for it.
         self.lane = None;
-        self.intake.in_flight_bytes.fetch_sub(self.reserved - self.used, Ordering::Relaxed);
+        self.intake.give_room_back(self.reserved.saturating_sub(self.used));
         if self.used > 0 && self.rings {
             self.intake.bell.ring();
         }

@@ -77,8 +77,31 @@ pub const LOCK_RETRY_MS: u64 = 50;
 /// See [`LOCK_RETRY_MS`].
 pub const LOCK_TRIES: u32 = 5;
 
+// How the bounds hang together: a change of one that breaks another does not compile.
+const _: () = assert!(BLOCK_BYTES.is_power_of_two() && BLOCK_BYTES.is_multiple_of(512));
 const _: () = assert!(FRAME_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(FRAME_BYTES_MAX as u64 <= IN_FLIGHT_BYTES_MAX, "a frame is in flight whole");
+const _: () = assert!(IN_FLIGHT_RESERVED_DIVISOR > 1, "new work has a share");
+const _: () = assert!(
+    FRAME_BYTES_MAX as u64 <= IN_FLIGHT_BYTES_MAX / IN_FLIGHT_RESERVED_DIVISOR,
+    "what must go on has room for a frame while new work is refused"
+);
+const _: () = assert!(SEGMENT_BYTES_DEFAULT.is_multiple_of(BLOCK_BYTES as u64));
+const _: () = assert!(
+    SEGMENT_BYTES_DEFAULT >= SEGMENT_FRAMES_MIN * FRAME_BYTES_MAX as u64 + 2 * BLOCK_BYTES as u64
+);
+const _: () = assert!(
+    SEGMENT_BYTES_DEFAULT / 2 >= IN_FLIGHT_BYTES_MAX * 3 / 2 + 2 * FRAME_BYTES_MAX as u64,
+    "a spare is looked for while the segment has room for all that is in flight"
+);
 const _: () = assert!(RECORD_BYTES_MAX < FRAME_BYTES_MAX / BATCH_FRAME_DIVISOR);
+const _: () = assert!(RECORD_BYTES_MAX <= u16::MAX as usize && RECORD_BYTES_MAX.is_multiple_of(8));
 const _: () = assert!(SPARES_RESERVED < SPARES && SPARES <= SPARES_MAX);
+const _: () = assert!(SHARDS_MAX < CONTROL_SHARD, "no shard has the control lane's number");
+const _: () = assert!(SNAPSHOTS_KEPT >= 2, "one may turn out damaged");
 const _: () = assert!(BACKLOG_BYTES_SOFT < BACKLOG_BYTES_HARD);
+const _: () = assert!(
+    BACKLOG_BYTES_SOFT > (RETIRE_MARGIN_SEGMENTS as u64 + 2) * SEGMENT_BYTES_DEFAULT,
+    "a sink at the margin is not late"
+);
+const _: () = assert!(LOCK_TRIES >= 1);

@@ -31,6 +31,8 @@ pub(crate) fn list_segments(
         None if control.active_segment >= first.plus(ids.len() as u64) => {
             Some(first.plus(ids.len() as u64))
         }
+        // What was given back was followed by what is needed.
+        None if ids.is_empty() && first > SegmentId(1) => Some(first),
         None => None,
     };
     match missing {

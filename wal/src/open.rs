@@ -200,6 +200,8 @@ impl Judged {
             names::WAL_DIR,
         ))?;
         control.epoch = control.epoch.plus(1);
+        let epochs = recovered.headers.iter().map(|header| header.epoch);
+        assert!(epochs.max() < Some(control.epoch), "W11: an epoch is begun once");
         // Recovery held the end that was read against it.
         let closed = control.clean_end.take().is_some();
         let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
@@ -349,9 +351,13 @@ pub(crate) fn sync_control(device: &dyn Device) -> Result<(), OpenError> {
 }
 
 /// Makes durable what a killed process left in the page cache, before it is read and believed: a
-/// power cut after this start could take it back otherwise. A segment that can't be synced is noted
-/// in CONTROL (W7). A clean end says that nothing is left to be synced; asked all the same, a disk
-/// that refuses even the note would leave a segment that nobody knows to have seen an error.
+/// power cut after this start could take it back otherwise. That can lie in the last segment alone:
+/// a segment is begun once all of the one before it is synced, by the process that filled it or by
+/// the start that read it. A clean end says that nothing is left to be synced at all.
+///
+/// A segment that can't be synced is noted in CONTROL (W7). A disk may refuse the note, too; then
+/// it stays suspect as the last one of a run that did not end cleanly. Any other, asked though
+/// nothing of it was left to be synced, would have seen an error that nobody knows of.
 fn sync_tail(
     device: &dyn Device,
     control: &mut Control,
@@ -361,8 +367,8 @@ fn sync_tail(
         return Ok(());
     }
     let ids = listing::list_segments(device, control)?;
-    let unsynced = if control.clean_end.is_some() { 0 } else { 2 };
-    for id in ids.iter().rev().take(unsynced) {
+    let unsynced = ids.last().filter(|_| control.clean_end.is_none());
+    if let Some(id) = unsynced {
         let path = names::segment(*id);
         let file = device.open(&path).map_err(io_error(device, "open", &path))?;
         if let Err(source) = file.sync_data() {

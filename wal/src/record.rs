@@ -54,7 +54,7 @@ pub(crate) fn append(
     write: impl FnOnce(&mut Vec<u8>),
 ) {
     let start = buffer.len();
-    debug_assert!(start.is_multiple_of(8), "records are aligned");
+    assert!(start.is_multiple_of(8), "records are aligned");
     buffer.extend_from_slice(&[0; RECORD_HEADER_BYTES]);
     write(buffer);
     let bytes = buffer.len() - start;

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use crate::block::BLOCK;
-use crate::control::{Control, LogEnd};
+use crate::control::{Control, Format, LogEnd};
 use crate::device::{Device, File};
 use crate::error::OpenError;
 use crate::ids::Lsn;
@@ -50,6 +50,22 @@ pub(crate) struct Recovered {
     pub(crate) data_chain: Option<u32>,
     /// The segments that are there, ascending.
     pub(crate) headers: Vec<SegmentHeader>,
+}
+
+impl Recovered {
+    /// What the checks on the way have come to: the log goes on from one place, whoever asks.
+    ///
+    /// # Panics
+    /// Where its parts name different ones.
+    fn assert_coherent(&self, format: &Format) {
+        assert!(self.shard_seqs.len() == usize::from(format.shard_count) + 1, "a lane is missing");
+        let Some(end) = &self.end else { return };
+        assert!(end.last_lsn == self.last_lsn, "W4: the log ends at two LSNs");
+        assert!(end.offset.is_multiple_of(BLOCK), "frames end at blocks");
+        assert!((FRAMES_AT..=format.segment_bytes).contains(&end.offset), "it ends in a segment");
+        let torn = self.torn_tail.as_ref();
+        assert!(torn.is_none_or(|it| it.offset == end.offset), "W9: only an end can be torn");
+    }
 }
 
 /// Which segments are read.
@@ -164,6 +180,7 @@ pub(crate) fn recover(
             until: format!(" to LSN {witness}"),
         });
     }
+    recovered.assert_coherent(&control.format);
     recovered.headers = headers;
     Ok(recovered)
 }
@@ -368,3 +385,8 @@ fn follow(
     *seq = record.shard_seq;
     Ok(())
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "recover_tests.rs"]
+mod tests;

@@ -156,7 +156,11 @@ impl Retention {
     /// Notes that a segment was begun.
     pub(crate) fn begun(&self, header: &SegmentHeader) {
         let mut state = self.state.lock();
-        state.kept.push_back(Kept::of(header));
+        let begun = Kept::of(header);
+        if let Some(last) = state.kept.back() {
+            begun.assert_follows(last);
+        }
+        state.kept.push_back(begun);
         state.active_since_ms = header.created_unix_ms;
     }
 
@@ -221,6 +225,9 @@ impl Retention {
     pub(crate) fn snapshot_made(&self, made: SnapshotInfo) -> Vec<SnapshotInfo> {
         let mut state = self.state.lock();
         state.snapshots.retain(|it| it.lsn != made.lsn);
+        // W7: the older of the two decides what is given back.
+        let ascends = state.snapshots.last().is_none_or(|newest| newest.lsn < made.lsn);
+        assert!(ascends, "W7: a snapshot of {} is older than the newest", made.lsn);
         state.snapshots.push(made);
         let surplus = state.snapshots.len().saturating_sub(SNAPSHOTS_KEPT);
         state.snapshots.drain(..surplus).collect()
@@ -291,12 +298,19 @@ impl Retention {
             })
             .collect();
         free.truncate(free.len().saturating_sub(state.limits.margin_segments));
+        if let Some(next) = state.kept.get(free.len()).filter(|_| !free.is_empty()) {
+            state.assert_unneeded_before(next.first_lsn, self.segment_bytes);
+        }
+        assert!(free.len() < state.kept.len().max(1), "W7: the segment being filled stays");
         free
     }
 
     /// Forgets every segment before `oldest`.
     pub(crate) fn forget_before(&self, oldest: SegmentId) {
-        self.state.lock().kept.retain(|kept| kept.id >= oldest);
+        let mut state = self.state.lock();
+        state.kept.retain(|kept| kept.id >= oldest);
+        let first = state.kept.front().map(|kept| kept.id);
+        assert!(first == Some(oldest), "W7: {oldest} is the oldest, and {first:?} is there");
     }
 }
 
@@ -305,6 +319,25 @@ impl State {
     fn bytes_beyond(&self, lsn: Lsn) -> u64 {
         let covered = self.kept.iter().skip(1).take_while(|next| next.first_lsn.0 <= lsn.0 + 1);
         (self.kept.len() - covered.count().min(self.kept.len())) as u64
+    }
+
+    /// Holds what is about to be given back against each who may still need it, one by one: the
+    /// snapshots that a start can fall back to, and the sinks that are waited for. Whose place is
+    /// gone can only be filled anew.
+    ///
+    /// # Panics
+    /// Where one of them needs a record before `kept` (W7).
+    fn assert_unneeded_before(&self, kept: Lsn, segment_bytes: u64) {
+        assert!(self.snapshots.len() >= SNAPSHOTS_KEPT, "W7: a start needs two to choose from");
+        for snapshot in self.snapshots.iter().rev().take(SNAPSHOTS_KEPT) {
+            assert!(kept <= snapshot.lsn, "W7: the snapshot of {} goes on there", snapshot.lsn);
+        }
+        let ignored = planted::has(Bug::RetireIgnoresSinks);
+        for sink in self.sinks.iter().filter(|_| !ignored) {
+            let waits = SinkClass::of(sink.class) == SinkClass::MustDeliver
+                || self.bytes_beyond(sink.lsn) * segment_bytes <= self.limits.soft_bytes;
+            assert!(!waits || kept <= sink.lsn, "W7: a sink at {} goes on there", sink.lsn);
+        }
     }
 
     /// Nobody needs a record before this one.
@@ -329,6 +362,14 @@ impl Kept {
     fn of(header: &SegmentHeader) -> Self {
         let SegmentHeader { segment_id, first_lsn, epoch, .. } = *header;
         Self { id: segment_id, first_lsn, epoch, closed: false }
+    }
+
+    /// # Panics
+    /// Where a segment is not the next of the log after `last`.
+    fn assert_follows(&self, last: &Self) {
+        assert!(self.id == last.id.plus(1), "W4: segment {} after {}", self.id, last.id);
+        assert!(self.first_lsn >= last.first_lsn, "W4: LSNs fall in segment {}", self.id);
+        assert!(self.epoch >= last.epoch, "W11: epochs fall in segment {}", self.id);
     }
 }
 

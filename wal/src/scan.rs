@@ -45,6 +45,17 @@ pub(crate) struct Position {
     synced_through: u64,
 }
 
+impl Position {
+    /// # Panics
+    /// Where a scan did not come on by whole blocks, or passed its limit: beyond a seal or the
+    /// durable mark there are bytes that never happened.
+    fn assert_beyond(&self, before: u64, limit: u64) {
+        assert!(self.offset > before && self.offset <= limit, "a scan goes on within its limit");
+        assert!(self.offset.is_multiple_of(BLOCK), "frames begin at blocks");
+        assert!(self.synced_through <= before, "W6: a frame promises what lies before it");
+    }
+}
+
 /// A scan through one segment.
 pub(crate) struct Scanner {
     file: Arc<dyn File>,
@@ -121,6 +132,7 @@ impl Scanner {
             chain: header.header_crc,
             synced_through: header.synced_through,
         };
+        self.position.assert_beyond(at, limit);
         self.last = Some((at, header));
         Ok(Scanned { header, payload: self.payload(at, &header) })
     }

@@ -34,6 +34,17 @@ impl Spare {
     pub(crate) fn made(path: String, stale_stamp: u64) -> Self {
         Self { path, stale_stamp, checked: true }
     }
+
+    /// What becomes a segment is a spare by its name, and known to hold nothing but zeros or one
+    /// earlier life.
+    ///
+    /// # Panics
+    /// Where it is not: a segment that is in use would be written over (W7).
+    fn assert_unused(&self) {
+        let name = self.path.rsplit('/').next().unwrap_or_default();
+        assert!(names::parse_spare(name).is_some(), "W7: {} is no spare", self.path);
+        assert!(self.checked || self.stale_stamp == 0, "W8: {} may hold two lives", self.path);
+    }
 }
 
 struct Pool {
@@ -51,6 +62,15 @@ impl Pool {
     fn next_path(&mut self) -> String {
         self.next_number += 1;
         names::spare(self.next_number - 1)
+    }
+
+    /// # Panics
+    /// Where it is no spare, or is there already: two segments would be one file (W7).
+    fn add(&mut self, spare: Spare) {
+        spare.assert_unused();
+        let known = self.spares.iter().any(|other| other.path == spare.path);
+        assert!(!known, "W7: {} is a spare twice", spare.path);
+        self.spares.push_back(spare);
     }
 }
 
@@ -121,7 +141,7 @@ impl Spares {
             Ok(()) => {
                 let mut pool = self.pool.lock();
                 pool.out_of_room = false;
-                pool.spares.push_back(Spare::made(path, 0));
+                pool.add(Spare::made(path, 0));
                 admit(&pool, intake);
                 Ok(SpareMade::Made)
             }
@@ -169,6 +189,7 @@ impl Spares {
             admit(&pool, intake);
             drop(pool);
             self.changed.notify_all();
+            spare.assert_unused();
             if spare.checked || is_all_zero(device, &spare.path, self.segment_bytes) {
                 return Ok(spare);
             }
@@ -213,7 +234,7 @@ impl Spares {
     /// Adds files that were given back.
     pub(crate) fn add(&self, spares: Vec<Spare>, intake: &Intake) {
         let mut pool = self.pool.lock();
-        pool.spares.extend(spares);
+        spares.into_iter().for_each(|spare| pool.add(spare));
         admit(&pool, intake);
     }
 

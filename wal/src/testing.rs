@@ -2,10 +2,15 @@
 
 use std::sync::Arc;
 
+use crate::checksum;
 use crate::device::sim::{Image, SimDevice};
+use crate::ids::SegmentId;
+use crate::limits::BLOCK_BYTES;
+use crate::names;
+use crate::segment::SegmentHeader;
 use crate::{
-    CONTROL_SHARD, Class, Format, Lane, Log, OWNER_BYTES, OnFatal, OpenOptions, OpenReport,
-    Opening, RetentionLimits, record_bytes,
+    CONTROL_SHARD, Class, Format, Lane, Log, OWNER_BYTES, OnFatal, OpenError, OpenOptions,
+    OpenReport, Opening, Replay, RetentionLimits, record_bytes,
 };
 
 /// An empty disk.
@@ -66,4 +71,40 @@ pub(crate) fn rotate(log: &Log, count: usize) {
     while log.metrics().rotations == before {
         frame(log, count, 100);
     }
+}
+
+/// The disk with a segment's bytes edited; `edit` is told the segment's stamp.
+pub(crate) fn edited(
+    device: &SimDevice,
+    id: SegmentId,
+    edit: impl FnOnce(&mut Vec<u8>, u64),
+) -> SimDevice {
+    let mut image = device.image();
+    let path = names::segment(id);
+    let mut bytes = image.content(&path).unwrap();
+    let stamp = SegmentHeader::parse(&bytes[..BLOCK_BYTES]).unwrap().stamp;
+    edit(&mut bytes, stamp);
+    image.set_content(&path, &bytes);
+    SimDevice::new(image)
+}
+
+/// Makes the checksums of the frame at `at` right again.
+pub(crate) fn reseal(bytes: &mut [u8], at: usize, stamp: u64) {
+    let payload = u32::from_le_bytes(bytes[at + 8..at + 12].try_into().unwrap()) as usize;
+    let crc = checksum::seeded(stamp, &[&bytes[at + 64..at + 64 + payload]]);
+    bytes[at + 52..at + 56].copy_from_slice(&crc.to_le_bytes());
+    let crc = checksum::seeded(stamp, &[&bytes[at..at + 60]]);
+    bytes[at + 60..at + 64].copy_from_slice(&crc.to_le_bytes());
+}
+
+/// Opens a log and hands its records to `replay`.
+pub(crate) fn open_into(device: &SimDevice, replay: &mut Replay<'_>) -> Result<Log, OpenError> {
+    let mut opening = Opening::begin(Arc::new(device.clone()), options(Box::new(|_| ())))?;
+    let _ = opening.next_snapshot()?;
+    Ok(opening.replay(replay)?.finish()?.0)
+}
+
+/// Why a log does not open.
+pub(crate) fn refusal(device: &SimDevice) -> OpenError {
+    open_into(device, &mut |_| Ok(())).map(drop).unwrap_err()
 }

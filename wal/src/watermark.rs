@@ -57,8 +57,9 @@ impl Watermark {
     /// Makes a frame visible: the last sequence of each lane in it, and its last LSN.
     ///
     /// # Panics
-    /// Where a mark would fall (W2).
+    /// Where a mark would fall (W2), or the lanes' records are not those that the LSN counts (W4).
     pub(crate) fn publish(&self, lanes: &[(usize, u64)], last_lsn: Lsn, woken: &mut Vec<Waker>) {
+        self.assert_grows(lanes, last_lsn);
         for (lane, seq) in lanes.iter().copied().chain([(self.lsn_lane(), last_lsn.0)]) {
             let mark = &self.marks[lane];
             let before = mark.durable.swap(seq, Ordering::AcqRel);
@@ -76,6 +77,20 @@ impl Watermark {
         for waker in woken.drain(..) {
             waker.wake();
         }
+    }
+
+    /// Held before anybody is told: every mark grows, and by as many records over all lanes as the
+    /// log does. One too many would acknowledge what is in no frame, one too few would leave its
+    /// caller waiting for ever.
+    fn assert_grows(&self, lanes: &[(usize, u64)], last_lsn: Lsn) {
+        let grown = |lane: usize, seq: u64| {
+            let before = self.durable(lane);
+            assert!(before <= seq, "W2: a durable mark only grows, and this one is at {before}");
+            seq - before
+        };
+        let records: u64 = lanes.iter().map(|(lane, seq)| grown(*lane, *seq)).sum();
+        assert!(lanes.iter().all(|(lane, _)| *lane < self.lsn_lane()), "the LSN is no lane's");
+        assert!(records == grown(self.lsn_lane(), last_lsn.0), "W4: an LSN for each record");
     }
 
     /// Ends every wait, present and to come, with [`LogUnavailable`]. Tells whether this was the
@@ -229,5 +244,16 @@ mod tests {
     fn a_mark_that_would_fall_is_a_bug() {
         let watermark = Watermark::new(&[7], Lsn(7));
         watermark.publish(&[(0, 6)], Lsn(8), &mut Vec::new());
+    }
+
+    #[test]
+    fn lanes_and_lsn_that_count_different_records_are_a_bug_and_nobody_is_told() {
+        for (lane, seq, lsn) in [(0, 9, 8), (0, 8, 9), (1, 1, 7)] {
+            let watermark = Watermark::new(&[7, 0], Lsn(7));
+            let publish = || watermark.publish(&[(lane, seq)], Lsn(lsn), &mut Vec::new());
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(publish)).is_err();
+            assert!(panicked, "lane {lane} at {seq}, LSN {lsn}");
+            assert_eq!((watermark.durable(0), watermark.durable(1)), (7, 0));
+        }
     }
 }

@@ -10,7 +10,8 @@
 //! | `fuzz` | the fuzzer alone, to the floor of a commit |
 //! | `coverage` | how much of the log its tests reach |
 //! | `soak [--minutes N]` | the server under steady load, ten minutes where it is not said |
-//! | `nightly [--list | STEP...]` | every campaign far beyond its floor; hours |
+//! | `nightly [STEP...]` | every campaign far beyond its floor; hours; `--list` names the steps |
+//! | `nightly --short [STEP...]` | a fraction of it: that each step still starts, and ends |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
 //! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md |
@@ -41,11 +42,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use failure::Failure;
+use nightly::Length;
 use steps::Step;
 
 const USAGE: &str = "usage: cargo xtask quick | test [--list | --publish | STEP...] | tidy | \
-                     docs | fuzz | coverage | soak [--minutes N] | nightly [--list | STEP...] | \
-                     sim ARGS... | bench [peers] [ARGS...]";
+                     docs | fuzz | coverage | soak [--minutes N] | \
+                     nightly [--list | --short | STEP...] | sim ARGS... | bench [peers] [ARGS...]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -77,10 +79,13 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         }
         ("test", names) => one_lane(&plan::chosen(plan::test().into_steps(), names)?),
         ("nightly", [flag]) if flag == "--list" => {
-            plan::list("nightly", &nightly::steps());
+            plan::list("nightly", &nightly::steps(Length::Night));
             Ok(())
         }
-        ("nightly", names) => one_lane(&plan::chosen(nightly::steps(), names)?),
+        ("nightly", [flag, names @ ..]) if flag == "--short" => {
+            one_lane(&plan::chosen(nightly::steps(Length::Short), names)?)
+        }
+        ("nightly", names) => one_lane(&plan::chosen(nightly::steps(Length::Night), names)?),
         ("fuzz", []) => fuzz::run(),
         ("coverage", []) => coverage::run(),
         ("soak", rest) => nightly::soak(rest),

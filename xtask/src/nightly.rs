@@ -17,53 +17,92 @@ const MUTATED: &[&str] = &["wal/src/verdict.rs", "wal/src/recover.rs", "wal/src/
 
 const MUTANTS_ROOT: &str = "target/mutants";
 
+/// How much of it is done.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Length {
+    /// All: hours.
+    Night,
+    /// A fraction: that each step still starts, and ends.
+    Short,
+}
+
+impl Length {
+    fn pick<T>(self, night: T, short: T) -> T {
+        match self {
+            Self::Night => night,
+            Self::Short => short,
+        }
+    }
+}
+
 /// Everything, in the order of what fails fastest.
-pub(crate) fn steps() -> Vec<Step> {
+pub(crate) fn steps(length: Length) -> Vec<Step> {
     let minutes = |step: Step, work: Work, budget_minutes| Step { work, budget_minutes, ..step };
     let shop = |name, test, variable: &'static [(&'static str, &'static str)]| Step {
         name,
         work: Work::cargo(test).with(variable),
         budget_minutes: 240,
     };
+    let call =
+        |name, function, budget_minutes| Step { name, work: Work::Call(function), budget_minutes };
     vec![
         PACKAGES,
         ASAN,
         VALGRIND,
-        Step { name: "coverage", work: Work::Call(coverage::run), budget_minutes: 30 },
-        Step { name: "mutants", work: Work::Call(mutants), budget_minutes: 60 },
+        call("coverage", coverage::run, 30),
+        call("mutants", length.pick(mutants as fn() -> _, some_mutants), 90),
         minutes(
             SHUTTLE,
-            SHUTTLE.work.with(&[("RUSTFLAGS", "--cfg shuttle"), ("SLUICE_SCHEDULES", "1700000")]),
+            SHUTTLE.work.with(length.pick(
+                &[("RUSTFLAGS", "--cfg shuttle"), ("SLUICE_SCHEDULES", "1700000")],
+                &[("RUSTFLAGS", "--cfg shuttle"), ("SLUICE_SCHEDULES", "2000")],
+            )),
             60,
         ),
         minutes(
             LOOM,
-            LOOM.work.with(&[("RUSTFLAGS", "--cfg loom"), ("LOOM_MAX_PREEMPTIONS", "3")]),
+            LOOM.work.with(length.pick(
+                &[("RUSTFLAGS", "--cfg loom"), ("LOOM_MAX_PREEMPTIONS", "3")],
+                &[("RUSTFLAGS", "--cfg loom"), ("LOOM_MAX_PREEMPTIONS", "1")],
+            )),
             60,
         ),
-        Step { name: "fuzz", work: Work::Call(fuzz_long), budget_minutes: 240 },
+        call("fuzz", length.pick(fuzz_long as fn() -> _, fuzz::run), 240),
         minutes(
             MODEL,
-            MODEL.work.with(&[("SLUICE_CASES", "1000000"), ("SLUICE_RACES", "50000000")]),
+            MODEL.work.with(length.pick(
+                &[("SLUICE_CASES", "1000000"), ("SLUICE_RACES", "50000000")],
+                &[("SLUICE_CASES", "1000"), ("SLUICE_RACES", "100000")],
+            )),
             240,
         ),
-        minutes(CAMPAIGNS, CAMPAIGNS.work.with(&[("SLUICE_SIM_SCALE", "long")]), 360),
+        minutes(
+            CAMPAIGNS,
+            CAMPAIGNS.work.with(
+                length.pick(&[("SLUICE_SIM_SCALE", "long")], &[("SLUICE_SIM_SCALE", "quick")]),
+            ),
+            360,
+        ),
         shop(
             "kills",
             "test --locked --profile ci -p server --test kill_nine --test kill_histories",
-            &[("SLUICE_TEST_KILLS", "10000")],
+            length.pick(&[("SLUICE_TEST_KILLS", "10000")], &[("SLUICE_TEST_KILLS", "4")]),
         ),
         shop(
             "fail-stop",
             "test --locked --profile ci -p server --test fail_stop",
-            &[("SLUICE_TEST_FAILURES", "long")],
+            length.pick(&[("SLUICE_TEST_FAILURES", "long")], &[]),
         ),
         shop(
             "mirrors",
             "test --locked --profile ci -p server --test mirrors_for_real",
-            &[("SLUICE_ROUNDS", "1000")],
+            length.pick(&[("SLUICE_ROUNDS", "1000")], &[("SLUICE_ROUNDS", "2")]),
         ),
-        shop("soak", SOAK, &[("SLUICE_SOAK_MINUTES", "480")]),
+        shop(
+            "soak",
+            SOAK,
+            length.pick(&[("SLUICE_SOAK_MINUTES", "480")], &[("SLUICE_SOAK_MINUTES", "1")]),
+        ),
     ]
 }
 
@@ -92,6 +131,15 @@ fn fuzz_long() -> Result<(), Failure> {
 /// Changes the code that judges the end of the log, a place at a time: the log's unit tests must
 /// notice each change.
 fn mutants() -> Result<(), Failure> {
+    mutate(&[])
+}
+
+/// One change in forty.
+fn some_mutants() -> Result<(), Failure> {
+    mutate(&["--shard", "0/40"])
+}
+
+fn mutate(which: &[&str]) -> Result<(), Failure> {
     let tool = Path::new(MUTANTS_ROOT).join("bin/cargo-mutants");
     if !tool.is_file() {
         let install = "install --quiet --locked cargo-mutants --root target/mutants";
@@ -102,5 +150,33 @@ fn mutants() -> Result<(), Failure> {
     for file in MUTATED {
         mutants.args(["--file", file]);
     }
-    steps::succeed(mutants.args(["--", "--lib"]))
+    steps::succeed(mutants.args(which).args(["--", "--lib"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_night_has_every_step_of_a_long_one_and_asks_less_of_it() {
+        let (night, short) = (steps(Length::Night), steps(Length::Short));
+        assert!(night.iter().map(|it| it.name).eq(short.iter().map(|it| it.name)));
+        let asks = |step: &Step| match step.work {
+            Work::Cargo { environment, .. } => environment,
+            Work::Call(_) => &[],
+        };
+        // What a step asks for beside how it is built.
+        let amounts =
+            |step: &Step| asks(step).iter().filter(|(name, _)| name.contains('_')).count();
+        for (night, short) in night.iter().zip(&short).filter(|(night, _)| amounts(night) > 0) {
+            let built = night.name == ASAN.name;
+            assert!(built || asks(night) != asks(short), "{} takes as long", short.name);
+        }
+    }
+
+    #[test]
+    fn a_step_is_shown_as_a_person_would_type_it() {
+        let shown = VALGRIND.work.to_string();
+        assert!(shown.contains(" --config \"target.'cfg(unix)'.runner=["), "{shown}");
+    }
 }

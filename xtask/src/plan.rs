@@ -131,7 +131,7 @@ pub(crate) const ASAN: Step = Step {
     name: "asan",
     work: Work::cargo(
         "test --locked --no-fail-fast --profile ci -p wal -p engine -p uring --lib --bins \
-         --target x86_64-unknown-linux-gnu --target-dir target/asan",
+         --target host-tuple --target-dir target/asan",
     )
     .with(&[("RUSTC_BOOTSTRAP", "1"), ("RUSTFLAGS", "-Zsanitizer=address")]),
     budget_minutes: 4,
@@ -140,11 +140,10 @@ pub(crate) const ASAN: Step = Step {
 /// The log and the one unsafe module under valgrind, which sees reads of what was never written.
 pub(crate) const VALGRIND: Step = Step {
     name: "valgrind",
-    work: Work::cargo("test --locked --no-fail-fast --profile ci -p wal -p uring --lib --bins")
-        .with(&[(
-            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER",
-            "valgrind --quiet --error-exitcode=99",
-        )]),
+    work: Work::cargo(
+        "test --locked --no-fail-fast --profile ci -p wal -p uring --lib --bins \
+         --config target.'cfg(unix)'.runner=['valgrind','--quiet','--error-exitcode=99']",
+    ),
     budget_minutes: 10,
 };
 

@@ -58,7 +58,11 @@ impl fmt::Display for Work {
                 for (name, value) in *environment {
                     write!(f, "{name}='{value}' ")?;
                 }
-                write!(f, "cargo {arguments}")
+                f.write_str("cargo")?;
+                arguments.split_whitespace().try_for_each(|word| match word.contains('\'') {
+                    true => write!(f, " \"{word}\""),
+                    false => write!(f, " {word}"),
+                })
             }
             Self::Call(_) => f.write_str("(in this program)"),
         }

@@ -100,6 +100,17 @@ pub const SHARDS_MAX: u16 = 512;
 /// fit a record, whose length is a 16-bit field.
 pub const EVENT_BYTES_MAX: usize = 8 * 1024;
 
+// How the bounds hang together: a change of one that breaks another does not compile.
+const _: () = assert!(ID_MAX >> 32 == (1 << ORDINAL_BITS) - 1, "an id holds every ordinal");
+const _: () = assert!(UNITS_MAX <= i32::MAX as u32, "SQL counts units in an INT");
+const _: () = assert!(TIME_MS_MAX < 1 << 48, "a reservation keeps 48 bits of a time");
+const _: () = assert!(PAYMENT_TTL_MS_MIN < PAYMENT_TTL_MS_MAX);
+const _: () = assert!(PAYMENT_ATTEMPTS_MAX <= 99, "a payment's number ends in two digits");
+const _: () = assert!(SHARDS_DEFAULT <= SHARDS_MAX && SHARDS_DEFAULT.is_power_of_two());
+const _: () = assert!(NAME_BYTES_MAX <= 32, "the log keeps a sink's name in 32 bytes");
+const _: () = assert!(CONTROL_SETTINGS_MAX < CONTROL_LISTED_MAX, "lists leave the rest room");
+const _: () = assert!(REQUEST_ID_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
+const _: () = assert!(TITLE_BYTES_MAX + 2 * ACTOR_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
 const _: () = assert!(CALLBACK_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
 const _: () = assert!(CONTROL_VALUE_BYTES_MAX + CONTROL_KEY_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
 const _: () = assert!(SHARDS_MAX as usize * 10 + 1024 <= EVENT_BYTES_MAX);

@@ -19,6 +19,7 @@ pub mod decide;
 pub mod digest;
 pub mod event;
 pub mod ids;
+mod invariants;
 pub mod lifecycle;
 pub mod limits;
 pub mod model;

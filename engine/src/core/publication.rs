@@ -47,6 +47,8 @@ impl<V: Clone> Publication<V> {
             Some(staged) => self.staged = Some(staged),
             None => self.staged = Some(before),
         }
+        let staged = self.staged.as_ref().is_none_or(|(staged_seq, _)| *staged_seq < shard_seq);
+        assert!(staged, "W1: a list would show the later of two values first");
     }
 
     /// The sequence of the record that made the live value.

@@ -83,7 +83,8 @@ impl Slots {
                 chunk.reserve_exact(more);
                 chunk.push(slot);
             }
-            Some(_) => {
+            Some(full) => {
+                assert!(full.len() == CHUNK_SLOTS, "a slot's index says which chunk it is in");
                 let stocked = self.stocked.take().map(|chunk| chunk.0);
                 let mut chunk = stocked.unwrap_or_else(|| Vec::with_capacity(CHUNK_SLOTS));
                 chunk.push(slot);
@@ -91,6 +92,7 @@ impl Slots {
             }
             None => self.chunks.push(vec![slot]),
         }
+        assert!(self.chunks.len() == self.count.div_ceil(CHUNK_SLOTS), "every chunk is in use");
     }
 }
 

@@ -90,10 +90,11 @@ impl Till<'_> {
         let seq = *self.applied_seq + 1;
         *self.applied_seq = seq;
         let &Reserve { user, request_id, quantity, request_hash, front } = command;
-        let &Accepted { reservation, figures, held, .. } = &accepted;
+        let &Accepted { reservation, position, figures, held, .. } = &accepted;
         let (activity_id, version, request_id) = (self.id, activity.version, request_id.as_bytes());
         let slot = Slot::new(user, quantity, request_hash, at_ms, seq);
         accept(activity, &accepted, slot);
+        activity.assert_last(position);
         let logged = log(&codec::Purchase {
             at_ms,
             activity: activity_id,

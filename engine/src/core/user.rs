@@ -191,6 +191,8 @@ impl Users {
         last: Option<Position>,
         slots: &Slots,
     ) {
+        // A chain that leads anywhere but back would be walked for ever, under the shard's lock.
+        assert!(last < id.position(), "a user's chain leads to older ones");
         if let Some(index) = self.index_mut(user) {
             index.insert(request_hash, id);
         } else if chain(last, slots).nth(CHAIN_LENGTH_MAX - 1).is_some() {

@@ -210,6 +210,7 @@ impl UserTable {
         if lines < PART_LINES_MAX {
             let old = std::mem::replace(part, Part::new(2 * lines, depth));
             old.users().for_each(|user| part.insert(self.hasher.hash_one(user.id), *user));
+            part.assert_holds(old.count);
             return;
         }
         assert!(depth < PREFIX_BITS_MAX, "a hash that scatters nothing");
@@ -218,8 +219,10 @@ impl UserTable {
             self.depth += 1;
             self.directory = self.directory.iter().flat_map(|part| [*part; 2]).collect();
         }
+        let count = part.count;
         let lines = self.stocked.take().unwrap_or_else(Lines::touched);
         let upper = part.split(lines, |id| self.hasher.hash_one(id));
+        assert!(part.count + upper.count == count, "W17: a split forgets no one's units");
         // The prefixes that lead to the part are neighbours; the next bit is set in the upper half.
         let prefixes = 1 << (self.depth - depth);
         let first = prefix(hash, self.depth) / prefixes * prefixes;
@@ -227,6 +230,7 @@ impl UserTable {
             .unwrap_or_else(|_| unreachable!("four thousand million parts fit no memory"));
         self.directory[first + prefixes / 2..first + prefixes].fill(added);
         self.parts.push(upper);
+        assert!(self.directory.len() == 1 << self.depth, "every prefix leads to a part");
     }
 }
 
@@ -283,6 +287,13 @@ impl Part {
     }
 
     /// Adds a user that is not there.
+    /// # Panics
+    /// Where it does not hold `count` users, with room for a look-up to end in.
+    fn assert_holds(&self, count: u32) {
+        assert!(self.count == count, "W17: growing forgets no one's units");
+        assert!(self.count < self.count_max, "a look-up for a stranger ends at a vacancy");
+    }
+
     #[inline]
     fn insert(&mut self, hash: u64, user: User) {
         let mut line = self.home(hash);

@@ -61,7 +61,12 @@ mod tests {
     const LSN: Lsn = Lsn(77);
 
     fn lane(shard: u16) -> Lane {
-        Lane { shard, seq: u64::from(shard) * 10, digest: u128::from(shard) << 99 | 5 }
+        let seq = match shard {
+            0 => 30,
+            1 => 40,
+            _ => LSN.0 - 70,
+        };
+        Lane { shard, seq, digest: u128::from(shard) << 99 | 5 }
     }
 
     fn write(device: &Arc<SimDevice>, items: usize) -> SnapshotInfo {

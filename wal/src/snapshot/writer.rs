@@ -51,6 +51,8 @@ pub struct SnapshotWriter {
     pieces: u64,
     items: u64,
     lanes: u32,
+    /// Records that the lanes begun so far count.
+    records: u64,
     total: Hasher,
 }
 
@@ -86,6 +88,7 @@ impl SnapshotWriter {
             pieces: 0,
             items: 0,
             lanes: 0,
+            records: 0,
             total: Hasher::new(),
         };
         let head = header.encode();
@@ -100,7 +103,7 @@ impl SnapshotWriter {
     /// The disk's: the snapshot is given up.
     ///
     /// # Panics
-    /// Where lanes do not ascend.
+    /// Where lanes do not ascend, or are further on than the snapshot's LSN.
     pub fn lane(&mut self, lane: Lane) -> io::Result<()> {
         let shard_count = self.header.shard_count;
         let expected = match u16::try_from(self.lanes) {
@@ -110,6 +113,8 @@ impl SnapshotWriter {
         assert!(lane.shard == expected, "lanes ascend, each once");
         self.end_lane()?;
         self.lanes += 1;
+        self.records += lane.seq;
+        assert!(self.records <= self.header.lsn.0, "W14: the lanes are ahead of the snapshot");
         self.lane = Some(lane);
         Ok(())
     }
@@ -148,10 +153,14 @@ impl SnapshotWriter {
     /// The disk's: there is no such snapshot.
     ///
     /// # Panics
-    /// Where a lane is missing.
+    /// Where a lane is missing, or the lanes are not those of one instant: each record up to the
+    /// LSN is in one of them (W4), so their sequences add up to it. A start from any other state
+    /// would leave records out, or make them happen twice.
     pub(crate) fn finish(mut self, chain: u32) -> io::Result<SnapshotInfo> {
         self.end_lane()?;
         assert!(self.lanes == u32::from(self.header.shard_count) + 1, "every lane is there");
+        let (records, lsn) = (self.records, self.header.lsn);
+        assert!(records == lsn.0, "W14: {records} records in the lanes of a snapshot of {lsn}");
         let file_bytes = self.offset + BLOCK;
         let footer = Footer {
             pieces: self.pieces,
@@ -215,10 +224,12 @@ impl SnapshotWriter {
         let padded = round_up(bytes);
         self.piece.bytes_mut()[bytes..padded].fill(0);
         let written = &self.piece.bytes()[..padded];
-        debug_assert!(written.len().is_multiple_of(BLOCK_BYTES));
+        assert!(written.len().is_multiple_of(BLOCK_BYTES), "a piece is whole blocks");
+        assert!(self.offset.is_multiple_of(BLOCK), "a piece begins at a block");
         write_full(&*self.file, written, self.offset)?;
         self.total.update(written);
         self.offset += padded as u64;
+        assert!(self.synced <= self.offset, "what is synced was written");
         if self.offset - self.synced >= SYNC_EVERY_BYTES {
             self.file.sync_data()?;
             self.synced = self.offset;

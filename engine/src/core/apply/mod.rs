@@ -217,6 +217,7 @@ pub fn apply_hashed(
     refund::note(shard, event, shard_seq);
     shard.applied_seq = shard_seq;
     shard.due_ms_min = shard.due_ms_min.min(due_ms.unwrap_or(u64::MAX));
+    shard.assert_applied(shard_seq);
     Ok(())
 }
 
@@ -291,21 +292,11 @@ fn archive(activity: &Activity, id: ActivityId) -> Result<Tombstone, ApplyError>
 }
 
 impl Activity {
-    /// Notes that the record `shard_seq` was the last of a change: what must hold is held, and
-    /// lists may show the result.
+    /// Notes that the record `shard_seq` was the last of a change: what must hold is
+    /// [held](super::invariants), and lists may show the result.
     pub(super) fn changed(&mut self, id: ActivityId, durable_seq: u64, shard_seq: u64) {
         self.assert_conserved(id);
         self.published.set(durable_seq, shard_seq, self.view());
-    }
-
-    /// Holds what no event may break.
-    fn assert_conserved(&self, id: ActivityId) {
-        // W17: every unit is in exactly one pool.
-        assert_eq!(self.figures.total(), u64::from(self.total), "W17: units of activity {id}");
-        // W17: locked units belong to someone, and will be paid or expire.
-        let unpaid = self.unpaid_from < self.slots.len() || !self.adopted_unpaid.is_empty();
-        assert!(self.figures.locked == 0 || unpaid, "W17: activity {id} locks no one's units");
-        assert!(self.figures.locked > 0 || !unpaid, "W17: activity {id} locks too few units");
     }
 
     fn check_version(&self, now: &Now, carried: u32) -> Result<(), ApplyError> {

@@ -88,6 +88,7 @@ impl ControlTable {
             self.expiring.insert((expires_ms, Arc::clone(&key)));
         }
         self.settings.insert(key, Setting { value: value.into(), expires_ms });
+        self.assert_counted();
     }
 
     /// Clears `key`, if it is set.
@@ -106,11 +107,24 @@ impl ControlTable {
                 self.forget(&key, &setting);
             }
         }
+        self.assert_counted();
         before - self.settings.len()
+    }
+
+    /// The counts that bound the table fit what is in it: too low, and callers could fill the
+    /// memory; too high, and the kill switch would find no room.
+    ///
+    /// # Panics
+    /// Where they don't.
+    fn assert_counted(&self) {
+        assert!(self.listed <= self.settings.len(), "more controls are listed than there are");
+        assert!(self.expiring.len() <= self.settings.len(), "a control ends twice");
+        assert!(self.listed > 0 || self.listed_bytes == 0, "no control takes bytes");
     }
 
     fn forget(&mut self, key: &str, setting: &Setting) {
         if keys::is_listed(key) {
+            assert!(self.listed > 0, "a control is forgotten once");
             self.listed -= 1;
             self.listed_bytes -= bytes(key, &setting.value);
         }

@@ -151,6 +151,7 @@ impl Engine {
                 write_control(writer, &state.control, state.last_ms)?;
             }
         }
+        assert!(records == to.0 - from.0, "W14: {records} of {} records replayed", to.0 - from.0);
         Ok((records, chain))
     }
 

@@ -213,6 +213,13 @@ impl Image {
         }
     }
 
+    /// Forgets that a file saw an I/O error.
+    pub fn forget_failure(&mut self, path: &str) {
+        if let Some(file) = self.names.get(path) {
+            self.failed_files.remove(file);
+        }
+    }
+
     /// The names that files got after an I/O error on them.
     pub fn renamed_after_error(&self) -> &[String] {
         &self.reused

@@ -1,0 +1,86 @@
+//! A lane: the records of one shard that wait, in chunks that go into a frame whole.
+
+use std::collections::VecDeque;
+
+/// Records of one lane that go into a frame together.
+#[derive(Default)]
+pub(super) struct Chunk {
+    pub(super) bytes: Vec<u8>,
+    pub(super) records: u32,
+    pub(super) last_seq: u64,
+}
+
+#[derive(Default)]
+pub(super) struct LaneState {
+    /// Chunks that are full.
+    pub(super) full: VecDeque<Chunk>,
+    /// The chunk being filled.
+    pub(super) open: Chunk,
+    /// Sequence of the lane's last record (W4).
+    pub(super) last_seq: u64,
+    /// Sequence of the last record that the committer took.
+    taken_seq: u64,
+}
+
+impl LaneState {
+    /// A lane that goes on after the record `last_seq`.
+    pub(super) fn after(last_seq: u64) -> Self {
+        Self { last_seq, taken_seq: last_seq, ..Self::default() }
+    }
+
+    #[cold]
+    pub(super) fn close_chunk(&mut self) {
+        let full = std::mem::take(&mut self.open);
+        self.full.push_back(full);
+    }
+
+    /// Notes that the committer takes `chunk`.
+    ///
+    /// # Panics
+    /// Where it is not the next one: its records would stand in the log out of order, twice, or
+    /// behind a gap that no start gets past (W4).
+    pub(super) fn take(&mut self, chunk: Chunk) -> Chunk {
+        self.taken_seq += u64::from(chunk.records);
+        assert!(self.taken_seq == chunk.last_seq, "W4: a lane's chunks leave in order, each once");
+        assert!(self.taken_seq <= self.last_seq, "W4: what is taken was appended");
+        assert!(chunk.bytes.len().is_multiple_of(8), "records are aligned");
+        chunk
+    }
+
+    /// Holds that nothing is left here, and that all of it is durable.
+    ///
+    /// # Panics
+    /// Where a record is left.
+    pub(super) fn assert_drained(&self, durable_seq: u64) {
+        assert!(self.full.is_empty() && self.open.records == 0, "W1: records are left behind");
+        assert!(self.taken_seq == self.last_seq, "W4: a lane ends at two places");
+        assert!(durable_seq == self.last_seq, "W1: somebody still waits for a record");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(records: u32, last_seq: u64) -> Chunk {
+        Chunk { bytes: vec![0; 8], records, last_seq }
+    }
+
+    #[test]
+    fn chunks_that_leave_in_order_leave_a_lane_drained() {
+        let mut lane = LaneState { last_seq: 9, ..LaneState::after(4) };
+        lane.take(chunk(2, 6));
+        lane.take(chunk(3, 9));
+        lane.assert_drained(9);
+    }
+
+    #[test]
+    fn a_chunk_that_leaves_twice_or_before_its_turn_is_a_bug() {
+        for (records, last_seq) in [(2, 5), (2, 7), (1, 6), (9, 13)] {
+            let mut lane = LaneState { last_seq: 9, ..LaneState::after(4) };
+            let take = || lane.take(chunk(records, last_seq)).records;
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(take)).is_err();
+            assert!(panicked, "{records} records up to {last_seq}");
+        }
+    }
+}
