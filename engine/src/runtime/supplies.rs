@@ -2,9 +2,8 @@
 //! [`crate::core::stock`].
 
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
-
-use parking_lot::Mutex;
 
 use crate::core::stock::{Chunk, Lines, Stock};
 
@@ -34,7 +33,7 @@ enum Supply<T> {
     /// Nobody has asked for one.
     #[default]
     Idle,
-    /// In a lock that nobody ever waits for: who holds supplies may be looked at by others.
+    /// Locked by nobody: a receiver alone would keep the state that holds it from being shared.
     Running(Mutex<Receiver<T>>),
 }
 
@@ -49,7 +48,9 @@ impl<T: Send + 'static> Supply<T> {
             *self = Self::Running(Mutex::new(pieces));
         }
         match self {
-            Self::Running(pieces) => pieces.get_mut().try_recv().ok(),
+            Self::Running(pieces) => {
+                pieces.get_mut().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+            }
             Self::Idle => None,
         }
     }
@@ -65,6 +66,6 @@ mod tests {
         let first = std::iter::repeat_with(|| supply.next(|| 7)).flatten().next();
         assert_eq!(first, Some(7));
         let Supply::Running(pieces) = supply else { panic!("it was asked") };
-        assert_eq!(pieces.into_inner().recv(), Ok(7));
+        assert_eq!(pieces.into_inner().unwrap().recv(), Ok(7));
     }
 }

@@ -6,6 +6,7 @@ use super::{Parts, Tail};
 use crate::block::BLOCK;
 use crate::frame::{FrameHeader, FrameSpec};
 use crate::ids::SegmentId;
+use crate::limits::BLOCK_BYTES;
 use crate::planted::{self, Bug};
 use crate::recover::FRAMES_AT;
 use crate::segment::SegmentHeader;
@@ -52,8 +53,8 @@ impl Tail {
     /// # Panics
     /// Where they are not.
     pub(super) fn assert_writable(&self, frame: &[u8], header: &SegmentHeader) {
-        assert!(frame.as_ptr().addr().is_multiple_of(BLOCK as usize), "direct I/O wants alignment");
-        assert!((frame.len() as u64).is_multiple_of(BLOCK), "a frame is padded to whole blocks");
+        assert!(frame.as_ptr().addr().is_multiple_of(BLOCK_BYTES), "direct I/O wants alignment");
+        assert!(frame.len().is_multiple_of(BLOCK_BYTES), "a frame is padded to whole blocks");
         assert!(self.offset >= self.synced, "W5: a durable block would be written again");
         let end = self.offset + frame.len() as u64;
         assert!(end <= header.segment_bytes, "a frame stays within its segment");
