@@ -1,8 +1,8 @@
 //! Telling the engine how far the sink is.
 //!
-//! After a transaction is committed, and never before, one `SinkAdvanced` a batch goes into the
-//! log: reservations it covers show `ordered`, after every restart too. A batch that holds only
-//! such marks is not announced, or the two would chase each other for ever.
+//! After a transaction is committed and outlasts the machine, and never before, one `SinkAdvanced`
+//! goes into the log: reservations it covers show `ordered`, after every restart too. A batch that
+//! holds only such marks is not announced, or the two would chase each other for ever.
 //!
 //! A mark that was lost (the server died between the sink's commit and the mark's frame) is made
 //! again from the log at the next start, before anything new is applied. A sink that came back

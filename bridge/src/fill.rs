@@ -113,7 +113,8 @@ impl<H: Host, S: Store> Follower<'_, H, S> {
     /// The log is kept for a sink that stood further once, until it stands there again.
     pub(crate) fn look_whether_caught_up(&mut self) {
         let once = self.host.announced_lsn(SINK_NAME);
-        if self.is_behind && !self.is_filling() && self.position >= once {
+        let is_there = self.position >= once && !self.lasting.is_owed();
+        if self.is_behind && !self.is_filling() && is_there {
             self.is_behind = false;
             self.host.caught_up();
         }

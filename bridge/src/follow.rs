@@ -6,6 +6,7 @@
 //! another one meets the sink anew.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
 
 use engine::core::event::{Body, Event};
 use engine::core::ids::ReservationId;
@@ -15,6 +16,7 @@ use crate::announce::{Announcer, holds_only_marks};
 use crate::cursor::{self, Cursor, Fork, Halt, Place, Verdict};
 use crate::fill::Filling;
 use crate::host::{Busy, Failure, Host};
+use crate::lasting::Lasting;
 use crate::sql::SinkError;
 use crate::sql::fill::Filled;
 use crate::sql::needs::decode;
@@ -94,6 +96,7 @@ pub struct Follower<'h, H: Host, S> {
     /// How far the log was read: ahead of the row by marks that need no row.
     pub(crate) position: Lsn,
     pub(crate) announcer: Announcer,
+    pub(crate) lasting: Lasting,
     pub(crate) filling: Option<Box<Filling<H::Images>>>,
     pub(crate) filled: Option<Filled>,
     /// The sink stands before where it stood once.
@@ -134,6 +137,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             cursor,
             position: cursor.lsn,
             announcer: Announcer::new(SINK_NAME, once),
+            lasting: Lasting::always(),
             filling,
             filled: None,
             // Until it is seen not to be: an earlier server may have left the log kept.
@@ -150,6 +154,13 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
     #[must_use]
     pub fn with_records_max(mut self, records_max: usize) -> Self {
         self.records_max = records_max;
+        self
+    }
+
+    /// While orders come fast, has the sink sync a commit once in `every` alone.
+    #[must_use]
+    pub fn syncing_once_in(mut self, every: Duration) -> Self {
+        self.lasting = Lasting::once_in(every);
         self
     }
 
@@ -180,19 +191,38 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
         }
         self.batch.fill(&mut self.source, self.records_max)?;
         let Some(end) = self.batch.end() else {
+            self.settle().await?;
             self.announcer.announce(self.host);
             return Ok(Step::CaughtUp);
         };
         read(self.batch.oldest_commit_us());
         if !holds_only_marks(&self.batch) {
+            let is_due = self.lasting.is_due(self.batch.len(), Instant::now());
+            let lasts = self.sink.store.set_lasting(is_due);
             self.apply().await?;
+            self.lasting.committed(lasts, Instant::now());
             self.announcer.note(&self.batch);
-            self.announcer.announce(self.host);
+            if lasts {
+                self.announcer.announce(self.host);
+            }
         }
         self.position = end.lsn;
         self.look_whether_caught_up();
         let is_full = self.batch.is_full(self.records_max);
         Ok(Step::Applied { records: self.batch.len(), is_full })
+    }
+
+    /// Makes everything up to [`Follower::position`] outlast the machine.
+    ///
+    /// # Errors
+    /// As [`Follower::step`].
+    pub async fn settle(&mut self) -> Result<(), FollowError> {
+        if self.lasting.is_owed() {
+            self.sink.store.set_lasting(true);
+            self.sink.stay(&self.cursor).await?;
+            self.lasting.committed(true, Instant::now());
+        }
+        Ok(())
     }
 
     /// Writes the batch. What no order can hold is told to the log, and only then written as a dead

@@ -3,7 +3,7 @@
 //! ```text
 //!  the log --> tail --> follow --> sql: one transaction holds many orders and the cursor
 //!   ^                     |
-//!   +---- SinkAdvanced ---+   after the commit: reservations now show `ordered`
+//!   +---- SinkAdvanced ---+   once the commit lasts: reservations now show `ordered`
 //! ```
 //!
 //! The bridge never sees a request. It reads durable events in order ([`tail`]), in batches of
@@ -24,7 +24,8 @@
 //! * [`reconcile`]: engine, SQL and Redis held against each other, and mended toward the log.
 //! * [`restore`]: a fresh data directory from what SQL knows, when the old one is lost.
 //! * [`legacy`]: reservations of an older system, taken over from its tables and keys.
-//! * [`lag`]: how far behind, and how it is; `place`: on which cores a sink works.
+//! * [`lag`]: how far behind, and how it is; `place`: on which cores a sink works; `lasting`: which
+//!   of its commits are synced.
 //!
 //! A sink that stands still or a database that is down stops nothing else: purchases, payments and
 //! cancels go on, and the log keeps what was not delivered.
@@ -38,6 +39,7 @@ pub mod follow;
 pub mod host;
 pub mod images;
 pub mod lag;
+mod lasting;
 pub mod legacy;
 mod log_source;
 mod place;

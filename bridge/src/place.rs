@@ -5,18 +5,44 @@
 //! would hinder those who need it at once, the kernel's network and whoever shares the machine: the
 //! kernel takes a core with a sink for a busy one and puts who wakes up beside a loop.
 //!
-//! A sink that falls behind may work anywhere until it has caught up.
+//! In a loop's pause it works in small pieces, though, with a rest behind each. A kernel lets who
+//! runs finish a slice of milliseconds before it gives the core to whoever has slept, whatever the
+//! two's priorities; and under a hypervisor the disk itself may need the core: it answers when the
+//! guest's core has nothing to do.
+//!
+//! A sink that falls behind may work anywhere, without rest, until it has caught up.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use crate::lag::age;
 
 /// A sink this far behind falls behind.
-const LATE: Duration = Duration::from_millis(500);
+const LATE: Duration = Duration::from_secs(1);
 
 /// One that is this close has caught up.
 const CLOSE: Duration = Duration::from_millis(100);
+
+/// Work between two rests: as long as a durable write takes.
+const WORK: Duration = Duration::from_micros(200);
+
+/// A rest; the kernel makes some 0.1 ms of it.
+const REST: Duration = Duration::from_micros(50);
+
+thread_local! {
+    /// Since when the thread of a sink has worked beside a loop; `None` where it is on its own.
+    static BUSY_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+}
+
+/// Rests, if the calling thread is a sink's that works beside a loop and has done so for a while.
+/// To be called wherever a sink has done a part of what it does.
+pub(crate) fn rest() {
+    if BUSY_SINCE.get().is_some_and(|since| since.elapsed() >= WORK) {
+        thread::sleep(REST);
+        BUSY_SINCE.set(Some(Instant::now()));
+    }
+}
 
 /// Where the thread of one sink may work: it keeps this, over all its sessions.
 #[derive(Debug, Default)]
@@ -41,6 +67,7 @@ impl Place {
             true => wal::stay_on(&wal::loop_cores()),
             false => wal::stay_nowhere(),
         }
+        BUSY_SINCE.set(wanted.then(Instant::now));
         self.is_aside.set(wanted);
     }
 }
@@ -62,11 +89,13 @@ mod tests {
         if beside.is_empty() {
             beside.clone_from(&everywhere);
         }
-        let steps = [(0, true), (499, true), (500, false), (101, false), (99, true)];
-        let seen = std::thread::spawn(move || {
+        let steps = [(0, true), (999, true), (1000, false), (101, false), (99, true)];
+        let seen = thread::spawn(move || {
             let place = Place::default();
             steps.map(|(age_ms, is_aside)| {
                 place.choose_for(Duration::from_millis(age_ms));
+                rest();
+                assert_eq!(BUSY_SINCE.get().is_some(), is_aside, "only there it rests");
                 (cores(), is_aside)
             })
         });

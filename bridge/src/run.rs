@@ -16,6 +16,7 @@ use crate::backoff::Backoff;
 use crate::follow::{FollowError, Follower, Step};
 use crate::host::Host;
 use crate::lag::{Cause, Lag, State, Status};
+use crate::lasting::FAST_RECORDS_MIN;
 use crate::place::Place;
 use crate::sql::database::{Database, UrlError};
 use crate::sql::schema::SchemaError;
@@ -39,10 +40,11 @@ pub(crate) const HALTED_WAIT: Duration = Duration::from_secs(5);
 /// How far apart two transactions begin while orders come fast. Each costs its sync and a copy of
 /// every index page it touched, however few orders share them. It is time that an order is
 /// invisible, too: far below what a person sees.
-const PACE: Duration = Duration::from_millis(50);
+const PACE: Duration = Duration::from_millis(100);
 
-/// From this many records in a batch on, orders come fast. One buyer at a time never waits.
-const FAST_RECORDS_MIN: usize = 32;
+/// How far apart commits are synced while orders come fast: for so long, at most, a reservation
+/// whose order can be seen does not show `ordered` yet.
+const SYNC_INTERVAL: Duration = Duration::from_secs(2);
 
 /// What a bridge is started with.
 #[derive(Clone, Debug)]
@@ -313,7 +315,8 @@ impl<H: Host> Runner<'_, H> {
     /// Meets the sink and follows the log until told to stop.
     async fn session(&mut self, backoff: &mut Backoff) -> Result<(), SessionError> {
         self.database.prepare(self.orders.split).await?;
-        let mut follower = Follower::meet(self.host, self.database.store(), self.orders).await?;
+        let follower = Follower::meet(self.host, self.database.store(), self.orders).await?;
+        let mut follower = follower.syncing_once_in(SYNC_INTERVAL);
         self.lag.applied(follower.position());
         let is_halted = || matches!(self.lag.state(), State::Halted { .. });
         if !is_halted() {
@@ -321,6 +324,7 @@ impl<H: Host> Runner<'_, H> {
         }
         loop {
             if self.stopped.may_end(follower.position()) {
+                follower.settle().await?;
                 return Ok(());
             }
             let begun = Instant::now();
@@ -358,8 +362,9 @@ impl<H: Host> Runner<'_, H> {
     }
 }
 
-/// Whether the batch after one of that many `records` waits for its turn. One that was full, by its
-/// records or by its bytes, is followed at once: the sink is behind.
+/// Whether the batch after one of that many `records` waits for its turn. One buyer at a time never
+/// waits, and one that was full, by its records or by its bytes, is followed at once: the sink is
+/// behind.
 fn is_paced(records: usize, is_full: bool) -> bool {
     records >= FAST_RECORDS_MIN && !is_full
 }

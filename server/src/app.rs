@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::{Http, Settings};
 use crate::events::Events;
 use crate::gate::Gate;
+use crate::http::on_sale::OnSale;
 use crate::http::problem::Code;
 use crate::identity::{Passwords, Tokens, Verified};
 use crate::listener::ConnectionCounts;
@@ -62,6 +63,8 @@ pub(crate) struct Shared {
     pub(crate) login_ttl: Duration,
     /// A place for an export of orders.
     pub(crate) exports: Arc<Semaphore>,
+    /// Which activities shoppers are shown.
+    pub(crate) on_sale: OnSale,
     /// Figures for browsers.
     pub(crate) events: Arc<Events>,
     /// Cancelled when the server is told to stop.
@@ -93,6 +96,7 @@ impl Shared {
             passwords: Passwords::new(),
             login_ttl: settings.token.ttl,
             exports: Arc::new(Semaphore::new(1)),
+            on_sale: OnSale::default(),
             events: Arc::new(Events::new()?),
             stop: CancellationToken::new(),
             http,
@@ -153,13 +157,18 @@ impl Shared {
         self.stop.cancel();
     }
 
+    /// Whether the server was told to stop.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+
     /// Purchases would be decided. The bridge being behind is no reason to be taken out: purchases
     /// do not depend on it.
     ///
     /// # Errors
     /// What keeps them from it.
     pub(crate) fn ready(&self) -> Result<(), Code> {
-        if self.draining.load(Ordering::Relaxed) {
+        if self.is_draining() {
             return Err(Code::Draining);
         }
         if self.app()?.engine.is_poisoned() {

@@ -15,6 +15,7 @@
 
 mod descriptors;
 mod first_look;
+mod reload;
 mod signals;
 
 use std::io::Write as _;
@@ -29,9 +30,8 @@ use tokio::sync::watch;
 use crate::app::{App, Shared};
 use crate::cli::progress::Bar;
 use crate::cli::{EXIT_LOG, EXIT_REFUSED, EXIT_USAGE};
-use crate::config::{self, ConfigError, Flags, Http, Loaded, SETTINGS, Settings};
+use crate::config::{self, ConfigError, Flags, Loaded, Settings};
 use crate::demo::{self, DemoError};
-use crate::gate::Gate;
 use crate::http;
 use crate::identity::{KeyError, tokens_of};
 use crate::keepers;
@@ -46,6 +46,7 @@ use crate::reconcile::{self, Reconcile};
 use crate::resp::{self, RespServer};
 use descriptors::bound_connections;
 pub(crate) use descriptors::raise_limit;
+use reload::Running;
 use signals::{Asked, Signals};
 
 /// As a shell reports a process that SIGTERM ended: the drain was cut short.
@@ -169,7 +170,14 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
         )?);
     }
     let ended = attend(&shared, &mut signals, |reason| {
-        reload(&flags, &loaded, (&shared.gate, &http_sender), &log_level, reason);
+        let running = Running {
+            started: &loaded,
+            gate: &shared.gate,
+            http: &http_sender,
+            resp: listening.resp.as_ref(),
+            log_level: &log_level,
+        };
+        running.reload(&flags, reason);
     })
     .await;
     tokio::spawn(async move {
@@ -333,41 +341,6 @@ async fn forked(shared: &Shared) -> String {
         }
         Err(_) => std::future::pending().await,
     }
-}
-
-/// Takes over the settings that can change in a running server, and says which can't.
-fn reload(
-    flags: &Flags,
-    started: &Loaded,
-    (gate, http): (&Gate, &watch::Sender<Arc<Http>>),
-    log_level: &LogLevel,
-    reason: &str,
-) {
-    let fresh = match config::load(flags) {
-        Ok(fresh) => fresh,
-        Err(error) => {
-            tracing::error!("{reason}: the old configuration stays: {error}");
-            return;
-        }
-    };
-    if let Err(error) = log_level.set(&fresh.settings.log_level) {
-        tracing::error!("{reason}: the old log level stays: {error}");
-    }
-    let mut bounds = fresh.settings.http.clone();
-    // Places are handed out from a fixed number of permits.
-    bounds.connections_max = started.settings.http.connections_max;
-    bounds.waiters_max = started.settings.http.waiters_max;
-    http.send_replace(Arc::new(bounds));
-    if let Err(error) = gate.publish(Some(fresh.settings.limits())) {
-        tracing::error!("{reason}: the old limits stay: {error}");
-    }
-    let fixed = SETTINGS.iter().zip(started.origins.iter().zip(&fresh.origins));
-    for (setting, (old, new)) in fixed {
-        if old.value != new.value && !setting.reloadable {
-            tracing::warn!("{reason}: {} changed: it needs a restart", setting.key);
-        }
-    }
-    tracing::info!("{reason}: the configuration was reloaded");
 }
 
 /// Stops in the order in which nothing acknowledged can be lost.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use common::python::run;
-use common::{PATIENCE, Server, python, sluice, wait};
+use common::{PATIENCE, Server, Signal, python, sluice, wait};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
@@ -233,6 +233,33 @@ fn a_peer_that_never_begins_is_hung_up_on_and_one_that_is_idle_is_not() {
     idle.write_all(&commands).unwrap();
     idle.read_exact(&mut heard).unwrap();
     assert_eq!(heard, replies);
+}
+
+#[test]
+fn a_certificate_is_renewed_at_sighup_and_one_that_cannot_be_used_is_not() {
+    let (ours, renewed) = (Certificates::new(), Certificates::new());
+    let mut server = ours.serve();
+    let reload = |server: &mut Server| {
+        server.signal(Signal::HUP);
+        server.error_with("the configuration was reloaded");
+    };
+    let talks = |peer: &mut StreamOwned<ClientConnection, TcpStream>| {
+        let (commands, replies) = echoes(1, 3);
+        let mut heard = vec![0; replies.len()];
+        let talked = peer.write_all(&commands).and_then(|()| peer.read_exact(&mut heard));
+        talked.is_ok_and(|()| heard == replies)
+    };
+    let mut old = ours.connect(&server);
+    assert!(talks(&mut old) && !talks(&mut renewed.connect(&server)));
+    std::fs::write(ours.path("certificate.pem"), "no PEM at all").unwrap();
+    reload(&mut server);
+    assert!(talks(&mut ours.connect(&server)), "what can't be used changes nothing");
+    for name in ["certificate.pem", "key.pem"] {
+        std::fs::write(ours.path(name), std::fs::read(renewed.path(name)).unwrap()).unwrap();
+    }
+    reload(&mut server);
+    assert!(talks(&mut renewed.connect(&server)) && !talks(&mut ours.connect(&server)));
+    assert!(talks(&mut old), "a connection keeps what it began with");
 }
 
 #[test]

@@ -42,7 +42,7 @@ impl Log {
 
 /// How much lower the priority is of threads that can wait: they yield to the sale without
 /// starving on a full machine.
-const LOWER_PRIORITY: i32 = 10;
+const LOWER_PRIORITY: i32 = 19;
 
 /// Lets the calling thread yield to others from now on. Best effort: where the system refuses, the
 /// thread works as it did.

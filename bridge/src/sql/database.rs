@@ -160,6 +160,15 @@ impl Store for DatabaseStore {
             Self::MySql(store) => DatabaseTransaction::MySql(store.begin().await?),
         })
     }
+
+    fn set_lasting(&mut self, lasting: bool) -> bool {
+        match self {
+            Self::Direct(store) => store.set_lasting(lasting),
+            Self::Sqlite(store) => store.set_lasting(lasting),
+            // A server of its own syncs its own disk.
+            Self::MySql(store) => store.set_lasting(lasting),
+        }
+    }
 }
 
 impl Transaction for DatabaseTransaction<'_> {

@@ -8,6 +8,7 @@ use engine::core::ids::{ActivityId, ReservationId};
 use wal::Lsn;
 
 use super::fault::SinkError;
+use crate::place;
 use crate::tail::Batch;
 
 /// An event and its place.
@@ -18,6 +19,7 @@ pub(crate) fn decode(batch: &Batch) -> Result<Vec<Placed<'_>>, SinkError> {
     batch
         .entries()
         .map(|entry| {
+            place::rest();
             codec::decode(entry.kind, entry.version, entry.body)
                 .map(|event| (entry.lsn, event))
                 .map_err(|source| SinkError::Undecodable { lsn: entry.lsn, source })

@@ -28,6 +28,7 @@ use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, 
 use super::stored_reservations;
 use crate::cursor::{Cursor, Standing};
 use crate::host::Host;
+use crate::place;
 use crate::tail::Batch;
 
 /// The name under which this sink's cursor and marks are kept.
@@ -112,7 +113,7 @@ impl Undeliverable {
 /// The SQL sink over a store of any dialect.
 #[derive(Debug)]
 pub struct SqlSink<S> {
-    pub(super) store: S,
+    pub(crate) store: S,
     pub(super) options: OrderOptions,
     site: Site,
     pub(super) identity: LogIdentity,
@@ -171,6 +172,17 @@ impl<S: Store> SqlSink<S> {
         Ok(claimed)
     }
 
+    /// Moves the cursor to where it stands: a commit, for what it makes durable.
+    ///
+    /// # Errors
+    /// As [`SqlSink::claim`].
+    pub(crate) async fn stay(&mut self, at: &Cursor) -> Result<(), SinkError> {
+        let mut transaction = self.store.begin().await?;
+        move_cursor(&mut transaction, at, at).await?;
+        transaction.commit().await?;
+        Ok(())
+    }
+
     /// Writes `batch`, which follows `from`, and moves the cursor to its end; the new cursor.
     /// Reservations that are `undeliverable` become dead letters instead of orders.
     ///
@@ -222,6 +234,7 @@ impl<S: Store> SqlSink<S> {
 
         let mut fold = Fold::new(self.site, &mut self.activities, loaded, refunds, audit);
         for event in &events {
+            place::rest();
             fold.take(event)?;
         }
         let (created, touched) = fold.activity_rows()?;

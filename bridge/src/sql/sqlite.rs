@@ -1,10 +1,10 @@
 //! SQLite, the embedded default.
 //!
-//! WAL mode with `synchronous = FULL`: a committed transaction is on disk, and readers never wait
-//! for the writer. The bridge holds one connection for writing; every transaction begins
-//! `IMMEDIATE`, so that it waits for another writer at its beginning and never fails for one in
-//! its middle. sqlx hands each statement to a thread of its own: one statement of many rows costs
-//! one hand-over.
+//! WAL mode with `synchronous = FULL`: a committed transaction is on disk, unless the sink says
+//! that it need not be yet, and readers never wait for the writer. The bridge holds one connection
+//! for writing; every transaction begins `IMMEDIATE`, so that it waits for another writer at its
+//! beginning and never fails for one in its middle. sqlx hands each statement to a thread of its
+//! own: one statement of many rows costs one hand-over.
 
 use std::str::FromStr as _;
 use std::time::Duration;

@@ -16,6 +16,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 use super::chunks::Meaning;
 use super::sqlite::{BUSY_TIMEOUT, CACHE_KIB, CHECKPOINT_PAGES, STATEMENTS_CACHED};
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value, part_name};
+use crate::place;
 
 /// The database file, with one connection for writing.
 #[derive(Debug)]
@@ -24,12 +25,16 @@ pub struct DirectStore {
     /// `None` before the first use and after a transaction that was not committed cleanly: a
     /// connection in doubt is never used again.
     connection: Option<Connection>,
+    /// Commits are to be synced.
+    lasting: bool,
+    /// The connection syncs them.
+    syncs: bool,
 }
 
 impl DirectStore {
     /// A store that connects when it is first used.
     pub fn new(options: SqliteConnectOptions) -> Self {
-        Self { options, connection: None }
+        Self { options, connection: None, lasting: true, syncs: true }
     }
 
     /// The settings are those of [`connect_options`](super::sqlite::connect_options).
@@ -56,10 +61,24 @@ impl Store for DirectStore {
     async fn begin(&mut self) -> Result<DirectTransaction<'_>, StoreError> {
         let connection = match self.connection.take() {
             Some(connection) => connection,
-            None => self.connect()?,
+            None => {
+                self.syncs = true;
+                self.connect()?
+            }
         };
+        if self.syncs != self.lasting {
+            // NORMAL syncs where pages are copied into the database: it stays whole either way.
+            let synchronous = if self.lasting { "FULL" } else { "NORMAL" };
+            connection.pragma_update(None, "synchronous", synchronous)?;
+            self.syncs = self.lasting;
+        }
         connection.execute_batch("BEGIN IMMEDIATE")?;
         Ok(DirectTransaction { connection, home: self })
+    }
+
+    fn set_lasting(&mut self, lasting: bool) -> bool {
+        self.lasting = lasting;
+        lasting
     }
 }
 
@@ -72,6 +91,16 @@ pub struct DirectTransaction<'a> {
 }
 
 impl DirectTransaction<'_> {
+    /// Whether its commit will be synced.
+    ///
+    /// # Errors
+    /// SQLite does not say.
+    pub fn syncs(&self) -> Result<bool, StoreError> {
+        const NORMAL: i64 = 1;
+        let mode = self.connection.pragma_query_value(None, "synchronous", |row| row.get(0));
+        Ok(mode.map(|mode: i64| mode > NORMAL)?)
+    }
+
     fn insert_rows(&self, rows: &Rows<'_>) -> Result<(), StoreError> {
         let (name, Table { columns, .. }) = (rows.table_name(), rows.table());
         let marks = vec!["?"; columns.len()].join(", ");
@@ -150,6 +179,7 @@ impl DirectTransaction<'_> {
         let mut statement = self.connection.prepare_cached(&text)?;
         let mut records = Vec::with_capacity(keys.len());
         for key in keys {
+            place::rest();
             statement.raw_bind_parameter(1, key)?;
             let mut rows = statement.raw_query();
             while let Some(row) = rows.next()? {
@@ -194,6 +224,7 @@ fn execute(
     statement: &mut CachedStatement<'_>,
     values: &[Value<'_>],
 ) -> Result<u64, rusqlite::Error> {
+    place::rest();
     for (number, value) in (1_usize..).zip(values) {
         statement.raw_bind_parameter(number, value)?;
     }

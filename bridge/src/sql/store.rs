@@ -278,6 +278,14 @@ pub trait Store {
     /// # Errors
     /// Where the database is not available.
     async fn begin(&mut self) -> Result<Self::Transaction<'_>, StoreError>;
+
+    /// Whether commits must outlast a machine that stops, from the next [`begin`](Self::begin) on.
+    /// Where they need not, they may be undone by it, the last ones first; one that lasts makes
+    /// those before it last. Tells whether they do: a store for which all commits cost the same
+    /// makes them last always.
+    fn set_lasting(&mut self, _lasting: bool) -> bool {
+        true
+    }
 }
 
 /// A transaction. Dropped, it leaves nothing behind.

@@ -1,6 +1,7 @@
 //! Threads that make memory ahead while a start fills it: see [`crate::core::stock`].
 
 use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Mutex, PoisonError};
 use std::thread::Builder;
 
 use crate::core::stock::{Chunk, Lines, Stock};
@@ -31,7 +32,8 @@ enum Supply<T> {
     /// Nobody has asked for one.
     #[default]
     Idle,
-    Running(Receiver<T>),
+    /// Locked by nobody: a receiver alone would keep the state that holds it from being shared.
+    Running(Mutex<Receiver<T>>),
 }
 
 impl<T: Send + 'static> Supply<T> {
@@ -42,10 +44,12 @@ impl<T: Send + 'static> Supply<T> {
             let work = move || while sender.send(make()).is_ok() {};
             // Without a thread for it nothing is ever ready.
             let _ = Builder::new().name("engine-memory".to_owned()).spawn(work);
-            *self = Self::Running(pieces);
+            *self = Self::Running(Mutex::new(pieces));
         }
         match self {
-            Self::Running(pieces) => pieces.try_recv().ok(),
+            Self::Running(pieces) => {
+                pieces.get_mut().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+            }
             Self::Idle => None,
         }
     }
@@ -61,6 +65,6 @@ mod tests {
         let first = std::iter::repeat_with(|| supply.next(|| 7)).flatten().next();
         assert_eq!(first, Some(7));
         let Supply::Running(pieces) = supply else { panic!("it was asked") };
-        assert_eq!(pieces.recv(), Ok(7));
+        assert_eq!(pieces.into_inner().unwrap().recv(), Ok(7));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::engine::Engine;
 use crate::core::activity::{Activity, View};
 use crate::core::command::Reservation;
 use crate::core::event::{Figures, RestoreReason, Status};
@@ -122,5 +123,24 @@ impl ActivityView {
             (self.figures.available == 0, DerivedState::SoldOut),
         ];
         states.iter().find(|(fits, _)| *fits).map_or(DerivedState::InProgress, |(_, state)| *state)
+    }
+}
+
+impl Engine {
+    /// The activities that are published and have not ended at `now_ms`, as their newest durable
+    /// records left them, by id; and how many were looked at to find them: all there are.
+    pub fn on_sale(&self, now_ms: u64) -> (Vec<ActivityId>, usize) {
+        let (mut ids, mut looked) = (Vec::new(), 0);
+        for (index, shard) in (0..).zip(&self.inner.shards) {
+            let durable_seq = self.inner.log.durable_seq(index);
+            let shard = shard.lock();
+            ids.extend(shard.activities().filter_map(|(id, activity)| {
+                looked += 1;
+                let (view, terms) = activity.published(durable_seq)?;
+                (view.flags.on_sale && now_ms <= terms.end_ms).then_some(id)
+            }));
+        }
+        ids.sort_unstable();
+        (ids, looked)
     }
 }

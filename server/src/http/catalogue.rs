@@ -84,14 +84,16 @@ pub(super) async fn list(
 ) -> Result<Response, Problem> {
     let (skip, take) = page.window()?;
     let engine = &shared.app()?.engine;
+    let on_sale = shared.on_sale.ids(engine).await?;
     let now_ms = engine.now_ms();
-    let mut shown: Vec<ActivityView> = engine.activities();
-    shown.retain(|view| view.on_sale && now_ms <= view.terms.end_ms);
-    shown.sort_unstable_by_key(|view| view.id);
-    let items = shown.iter().skip(skip).take(take);
+    // They were found a moment ago: what has been taken off since is not shown.
+    let is_shown = |view: &ActivityView| view.on_sale && now_ms <= view.terms.end_ms;
+    let ids = on_sale.iter().skip(skip).take(take);
+    let shown: Vec<ActivityView> =
+        ids.filter_map(|id| engine.activity(*id)).filter(is_shown).collect();
     json(&ListJson {
         server_time: Instant(now_ms),
-        items: items.map(|view| ActivityJson::at(view, now_ms)).collect(),
+        items: shown.iter().map(|view| ActivityJson::at(view, now_ms)).collect(),
     })
     .map(IntoResponse::into_response)
 }

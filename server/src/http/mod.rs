@@ -10,6 +10,7 @@ mod catalogue;
 mod events;
 mod health;
 mod input;
+pub(crate) mod on_sale;
 pub(crate) mod openapi;
 mod order_list;
 mod orders;

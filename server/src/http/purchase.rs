@@ -13,6 +13,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::core::command::Refusal;
 use engine::core::event::Front;
+use engine::core::ids::ActivityId;
 use engine::core::limits::REQUEST_ID_BYTES_MAX;
 use engine::{Purchase, Refused};
 use schemars::{JsonSchema, json_schema};
@@ -36,6 +37,9 @@ pub(super) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("ide
 
 /// Where it is asked for.
 pub(super) const ROUTE: &str = "/api/flashsales/{id}/purchase";
+
+/// Room for the body of a 202, which has some 200 bytes.
+const ACCEPTED_BYTES: usize = 256;
 
 /// What a shopper sends. Anything else in it, client-sent times above all, is ignored.
 #[derive(Default, JsonSchema, Deserialize)]
@@ -122,7 +126,7 @@ pub(super) async fn purchase(
     request: Request,
 ) -> Response {
     let wanted = read(&shared, key, request).await;
-    let bought = buy(&shared, caller, &client, &segment, wanted).await;
+    let bought = buy(&shared, caller, &client, segment.activity().ok(), wanted).await;
     let (kind, body) = match bought {
         Ok(accepted) => accepted,
         Err(problem) => return problem.into_response(),
@@ -145,11 +149,11 @@ pub(super) async fn buy(
     shared: &Shared,
     caller: Caller,
     client: &Client,
-    segment: &Segment,
+    activity: Option<ActivityId>,
     wanted: Result<Wanted, Problem>,
 ) -> Bought {
     let bought = match wanted {
-        Ok(wanted) => decide(shared, caller, client, segment, &wanted).await,
+        Ok(wanted) => decide(shared, caller, client, activity, &wanted).await,
         Err(problem) => Err(problem),
     };
     let kind = match &bought {
@@ -165,13 +169,13 @@ async fn decide(
     shared: &Shared,
     caller: Caller,
     client: &Client,
-    segment: &Segment,
+    activity: Option<ActivityId>,
     wanted: &Wanted,
 ) -> Bought {
     let (app, gate) = (shared.app()?, &shared.gate);
     // The rest of its shape: one unit costs no more than an amount may be.
     if wanted.quantity > 1
-        && let Ok(activity) = segment.activity()
+        && let Some(activity) = activity
         && app.engine.is_beyond_amounts(activity, wanted.quantity)
     {
         return Err(Problem::invalid("price times quantity must be at most 2^53"));
@@ -181,7 +185,7 @@ async fn decide(
     gate.refuse_listed(Some(caller.user), client.ip, device, now_ms)?;
     if !app.engine.is_stopped() && gate.is_open() {
         let decided = turn::engine(app).reserve(
-            segment.activity()?,
+            activity.ok_or(Code::ActivityNotFound)?,
             caller.user,
             &wanted.request_id,
             wanted.quantity,
@@ -189,22 +193,20 @@ async fn decide(
         )?;
         let decided = turn::durable(app, decided).await?;
         if decided.as_ref().is_err_and(|refused| refused.refusal == Refusal::Ended)
-            && let Some(known) = known_in_sql(shared, client, segment, caller, wanted)
+            && let Some(known) = known_in_sql(shared, client, activity, caller, wanted)
             && let Some(replayed) = known.await?
         {
             return Ok(replayed);
         }
         return told(shared, client, decided);
     }
-    let activity = segment.activity();
-    let named = activity.as_ref().ok().copied();
-    if let Some(named) = named
+    if let Some(activity) = activity
         && let Some(known) =
-            app.engine.find_request(named, caller.user, &wanted.request_id, wanted.quantity)?
+            app.engine.find_request(activity, caller.user, &wanted.request_id, wanted.quantity)?
     {
         return told(shared, client, turn::durable(app, known).await?);
     }
-    if let Some(known) = known_in_sql(shared, client, segment, caller, wanted)
+    if let Some(known) = known_in_sql(shared, client, activity, caller, wanted)
         && let Some(replayed) = known.await?
     {
         return Ok(replayed);
@@ -219,10 +221,11 @@ async fn decide(
         wanted_arm: client.arm,
         admission: client.admission.as_deref(),
     };
-    let admitted = gate.admit(buyer, named, now_ms)?;
+    let admitted = gate.admit(buyer, activity, now_ms)?;
     let (request_id, quantity) = (wanted.request_id.as_str(), wanted.quantity);
     let engine = turn::engine(app);
-    let decided = engine.reserve(activity?, caller.user, request_id, quantity, Front::Http);
+    let activity = activity.ok_or(Code::ActivityNotFound)?;
+    let decided = engine.reserve(activity, caller.user, request_id, quantity, Front::Http);
     let decided = decided.inspect_err(|_| gate.not_bought(admitted))?;
     told(shared, client, turn::durable(app, decided).await?)
 }
@@ -235,12 +238,12 @@ async fn decide(
 fn known_in_sql<'a>(
     shared: &'a Shared,
     client: &'a Client,
-    segment: &Segment,
+    activity: Option<ActivityId>,
     caller: Caller,
     wanted: &'a Wanted,
 ) -> Option<Asked<'a>> {
     let app = shared.app().ok()?;
-    let activity = segment.activity().ok()?;
+    let activity = activity?;
     app.engine.archived(activity)?;
     Some(Box::pin(async move {
         let row = archived::replay(app, activity, caller.user, &wanted.request_id).await?;
@@ -254,7 +257,9 @@ fn known_in_sql<'a>(
 }
 
 fn accepted(body: &AcceptedJson<'_>) -> Result<Vec<u8>, Problem> {
-    Ok(serde_json::to_vec(body).map_err(|_| Code::Internal)?)
+    let mut bytes = Vec::with_capacity(ACCEPTED_BYTES);
+    serde_json::to_writer(&mut bytes, body).map_err(|_| Code::Internal)?;
+    Ok(bytes)
 }
 
 /// The answer of a decision that is durable.

@@ -24,11 +24,7 @@ pub(crate) struct RequestId(Arc<str>);
 impl RequestId {
     /// The id of the request with `headers`.
     pub(crate) fn of(headers: &HeaderMap) -> Self {
-        Self::given(headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok()))
-    }
-
-    /// The id of a request that came with `inbound`.
-    pub(crate) fn given(inbound: Option<&str>) -> Self {
+        let inbound = headers.get(&X_REQUEST_ID).and_then(|value| value.to_str().ok());
         Self(inbound.filter(|id| sane(id)).map_or_else(unique, Arc::from))
     }
 
@@ -59,11 +55,23 @@ static RUN: LazyLock<u64> =
 
 /// An id that no other of this run has, nor of another run.
 pub(crate) fn unique() -> Arc<str> {
+    Arc::from(std::str::from_utf8(&digits()).unwrap_or_default())
+}
+
+/// Appends the id of the request that came with `inbound` to `out`.
+pub(crate) fn append_given(inbound: Option<&str>, out: &mut Vec<u8>) {
+    match inbound.filter(|id| sane(id)) {
+        Some(id) => out.extend_from_slice(id.as_bytes()),
+        None => out.extend_from_slice(&digits()),
+    }
+}
+
+fn digits() -> [u8; 32] {
     let mut text = [0; 32];
     let (run, count) = text.split_at_mut(16);
     hexadecimal(*RUN, run);
     hexadecimal(COUNTER.fetch_add(1, Ordering::Relaxed), count);
-    Arc::from(std::str::from_utf8(&text).unwrap_or_default())
+    text
 }
 
 /// Writes the sixteen digits of `number`, without the standard library's formatter: every request

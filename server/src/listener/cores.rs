@@ -101,9 +101,7 @@ impl Drop for Cores {
 fn runtime(shared: &Arc<Shared>, committed: &Arc<Notify>) -> io::Result<Runtime> {
     let (shared, committed) = (Arc::clone(shared), Arc::clone(committed));
     let rest = move || {
-        if let Ok(app) = shared.app()
-            && turn::end(app)
-        {
+        if turn::end(shared.app().ok()) {
             committed.notify_one();
         }
     };

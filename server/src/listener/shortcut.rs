@@ -78,7 +78,7 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
         body_due = None;
         turn::end_overdue(shared);
         let bytes = purchase.bytes;
-        let is_last = shared.stop.is_cancelled();
+        let is_last = shared.is_draining();
         purchase.answer(shared, is_last, &mut output).await;
         phase.idle();
         if socket.write_all(&output).await.is_err() {

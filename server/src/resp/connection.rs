@@ -123,7 +123,8 @@ impl Connection {
                 let more = self.is_closing || self.wire.may_have_more(bytes, room);
                 (kept + bytes, more)
             }
-            Heard::Nothing => (kept, self.wire.may_have_more(0, room)),
+            // Under TLS the end may stand behind a part of a record.
+            Heard::Nothing => (kept, self.is_closing || self.wire.may_have_more(0, room)),
             Heard::End => {
                 self.is_over = true;
                 (kept, false)

@@ -244,7 +244,7 @@ impl EventLoop {
             return;
         }
         let id = counts.accepted.fetch_add(1, Ordering::Relaxed) + 1;
-        let Ok(wire) = Wire::new(stream, self.port.tls.as_ref()) else {
+        let Ok(wire) = Wire::new(stream, self.port.tls()) else {
             counts.open.fetch_sub(1, Ordering::Relaxed);
             return;
         };
@@ -292,7 +292,9 @@ impl EventLoop {
         let was_shaking_hands = connection.wire.is_shaking_hands();
         let kept = connection.rest.len();
         self.input[..kept].copy_from_slice(&connection.rest);
-        let (filled, mut again) = connection.fill(&mut self.input, kept);
+        let (filled, may_have_more) = connection.fill(&mut self.input, kept);
+        // Looked at again in the next turn, for no event will tell of what is there already.
+        let mut is_unfinished = may_have_more;
         if was_shaking_hands && !connection.wire.is_shaking_hands() {
             connection.patience = None;
         }
@@ -303,8 +305,8 @@ impl EventLoop {
                 &mut connection.session,
                 &self.input[..filled],
             );
-            again |= self.turn.is_full() && used < filled;
-            self.keep(index, used..filled, again);
+            is_unfinished |= self.turn.is_full() && used < filled;
+            self.keep(index, used..filled, is_unfinished);
         }
         let Some(connection) = self.connections.slab.get_mut(index) else { return };
         // One that ends does so when the answers of this turn are sent.
@@ -312,7 +314,7 @@ impl EventLoop {
         if connection.is_over || is_ending || self.ends_at.is_some() {
             self.connections.answered.push(index);
         }
-        if again && !is_ending {
+        if is_unfinished && !is_ending {
             self.enqueue(index);
         }
     }

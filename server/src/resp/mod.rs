@@ -47,8 +47,8 @@ mod wire;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,8 @@ pub(crate) struct Options {
 struct Port {
     shared: Arc<Shared>,
     users: Users,
-    tls: Option<Arc<rustls::ServerConfig>>,
+    /// What the next connection begins TLS with.
+    tls: Mutex<Option<Arc<rustls::ServerConfig>>>,
     test_clock: bool,
     connections_max: usize,
     request_timeout: Duration,
@@ -101,6 +102,11 @@ impl Port {
     /// The engine, once it is there, for a loop that commits by itself.
     fn engine(&self) -> Option<Engine> {
         self.shared.app().ok().map(|app| app.engine.committing())
+    }
+
+    /// How a connection that begins now is encrypted.
+    fn tls(&self) -> Option<Arc<rustls::ServerConfig>> {
+        self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Counts a purchase that the gate refused.
@@ -147,7 +153,7 @@ impl RespServer {
         let port = Arc::new(Port {
             shared: Arc::clone(shared),
             users: options.users,
-            tls: options.tls,
+            tls: Mutex::new(options.tls),
             test_clock: options.test_clock,
             connections_max: options.bounds.connections_max,
             request_timeout: options.bounds.request_timeout,
@@ -170,6 +176,12 @@ impl RespServer {
             server.wakers.push(waker);
         }
         Ok(server)
+    }
+
+    /// Shows connections that begin from now on another certificate; those that are there keep
+    /// theirs.
+    pub(crate) fn renew_tls(&self, tls: Arc<rustls::ServerConfig>) {
+        *self.port.tls.lock().unwrap_or_else(PoisonError::into_inner) = Some(tls);
     }
 
     /// Accepts nobody any more, answers what has come, and ends the loops.

@@ -25,8 +25,10 @@ pub(super) struct Wire {
 
 struct Tls {
     session: ServerConnection,
-    /// The socket was read until it had nothing more: the next byte is an event.
+    /// The socket had less than it was asked for: the next byte is an event.
     is_drained: bool,
+    /// Bytes of records that were opened and are not read yet.
+    opened: usize,
     /// The socket has taken something since it was asked last.
     has_sent: bool,
 }
@@ -36,14 +38,14 @@ impl Wire {
     ///
     /// # Errors
     /// TLS can't begin.
-    pub(super) fn new(socket: TcpStream, config: Option<&Arc<ServerConfig>>) -> io::Result<Self> {
+    pub(super) fn new(socket: TcpStream, config: Option<Arc<ServerConfig>>) -> io::Result<Self> {
         let tls = match config {
             None => None,
             Some(config) => {
-                let session = ServerConnection::new(Arc::clone(config));
+                let session = ServerConnection::new(config);
                 let mut session = session.map_err(io::Error::other)?;
                 session.set_buffer_limit(Some(SEALED_BYTES_MAX));
-                Some(Box::new(Tls { session, is_drained: false, has_sent: false }))
+                Some(Box::new(Tls { session, is_drained: false, opened: 0, has_sent: false }))
             }
         };
         Ok(Self { socket, tls })
@@ -62,7 +64,8 @@ impl Wire {
     /// Whether something may be there that no event will tell of, after `read` bytes came where
     /// there was room for `room`: a socket that gave less is empty.
     pub(super) fn may_have_more(&self, read: usize, room: usize) -> bool {
-        self.tls.as_ref().map_or(read == room, |tls| !tls.is_drained)
+        let under_tls = |tls: &Box<Tls>| !tls.is_drained || tls.opened > 0;
+        self.tls.as_ref().map_or(read == room, under_tls)
     }
 
     /// Whether the socket has yet to take what was written.
@@ -120,28 +123,49 @@ impl Wire {
     }
 }
 
+/// A socket that is looked at while TLS reads from it.
+struct Watched<'a> {
+    socket: &'a mut TcpStream,
+    is_drained: bool,
+}
+
+impl io::Read for Watched<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let told = self.socket.read(into);
+        self.is_drained = match &told {
+            Ok(bytes) => *bytes < into.len(),
+            Err(error) => error.kind() == io::ErrorKind::WouldBlock,
+        };
+        told
+    }
+}
+
 impl Tls {
     fn read(&mut self, socket: &mut TcpStream, into: &mut [u8]) -> io::Result<usize> {
         self.is_drained = false;
         for _ in 0..RECORDS_MAX {
             match self.session.reader().read(into) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                told => return told,
-            }
-            match self.session.read_tls(socket) {
-                Ok(0) => return Ok(0),
-                Ok(_) => {}
-                Err(error) => {
-                    self.is_drained = error.kind() == io::ErrorKind::WouldBlock;
-                    return Err(error);
+                told => {
+                    self.opened -= told.as_ref().map_or(0, |bytes| self.opened.min(*bytes));
+                    return told;
                 }
             }
-            let opened = self.session.process_new_packets();
+            if self.is_drained {
+                break;
+            }
+            let mut watched = Watched { socket, is_drained: false };
+            let read = self.session.read_tls(&mut watched);
+            self.is_drained = watched.is_drained;
+            if read? == 0 {
+                return Ok(0);
+            }
+            let state = self.session.process_new_packets();
             // Its part of a handshake, or what it thinks of the peer's.
             match self.flush(socket) {
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-                _ => opened.map_err(io::Error::other)?,
-            };
+                _ => self.opened = state.map_err(io::Error::other)?.plaintext_bytes_to_read(),
+            }
         }
         Err(io::ErrorKind::WouldBlock.into())
     }

@@ -15,7 +15,7 @@ pub(crate) use client::{Client, Said, came_over_tls, require_tls};
 pub(crate) use headers::{IdempotencyKey, IfMatch, is_json, media_type, require_json, single};
 pub(crate) use json::{Json, SkuField, UserField, parse_object, present_object};
 pub(crate) use object::{Units, present};
-pub(crate) use url::{Params, Segment};
+pub(crate) use url::{Params, Segment, activity_named};
 
 /// A complaint that goes back to the caller is cut here: it may quote what they sent.
 const DETAIL_CHARS_MAX: usize = 200;

@@ -25,7 +25,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Segment {
 impl Segment {
     /// The activity it names. What is no id names none.
     pub(crate) fn activity(&self) -> Result<ActivityId, Problem> {
-        decimal(&self.0).and_then(ActivityId::new).ok_or(Code::ActivityNotFound.into())
+        activity_named(&self.0).ok_or(Code::ActivityNotFound.into())
     }
 
     /// The user it names. What is no id names none.
@@ -49,6 +49,11 @@ impl Input for Segment {
     fn describe(operation: &mut Operation) {
         operation.problem(&[Code::NotFound]);
     }
+}
+
+/// The activity that `text` names, if it is an id.
+pub(crate) fn activity_named(text: &str) -> Option<ActivityId> {
+    decimal(text).and_then(ActivityId::new)
 }
 
 /// The number that `text` is, in digits alone.

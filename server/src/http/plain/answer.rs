@@ -1,18 +1,22 @@
 //! The answer to a plain purchase, as hyper would write it.
 
+use std::borrow::Cow;
 use std::cell::Cell;
+use std::sync::LazyLock;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 
+use crate::http::problem::{Code, Problem};
 use crate::http::purchase::{Bought, headers};
-use crate::http::request_id::{RequestId, TRACEPARENT, X_REQUEST_ID};
+use crate::http::request_id::{TRACEPARENT, X_REQUEST_ID, append_given};
+use crate::metrics::PurchaseOutcome;
 use crate::time::wall_seconds;
 
 /// What every answer carries.
-pub(super) struct Envelope {
-    /// The request's id.
-    pub(super) request_id: RequestId,
+pub(super) struct Envelope<'a> {
+    /// The request's id, where it came with one.
+    pub(super) request_id: Option<&'a str>,
     /// The trace that goes on.
     pub(super) trace: Option<HeaderValue>,
     /// Nothing follows on this connection.
@@ -20,34 +24,21 @@ pub(super) struct Envelope {
 }
 
 /// Appends the answer to `out`; its status.
-pub(super) fn write(bought: &Bought, envelope: &Envelope, out: &mut Vec<u8>) -> StatusCode {
-    let (status, rendered);
-    let body = match bought {
-        Ok((_, body)) => {
-            status = StatusCode::ACCEPTED;
-            body.as_slice()
-        }
+pub(super) fn write(bought: &Bought, envelope: &Envelope<'_>, out: &mut Vec<u8>) -> StatusCode {
+    let rendered;
+    let (status, body) = match bought {
+        Ok((_, body)) => (StatusCode::ACCEPTED, body.as_slice()),
         Err(problem) => {
-            status = problem.code.status();
             rendered = problem.body();
-            &rendered
+            (problem.code.status(), &*rendered)
         }
     };
-    let reason = status.canonical_reason().unwrap_or_default();
-    for part in ["HTTP/1.1 ", status.as_str(), " ", reason, "\r\n"] {
+    out.extend_from_slice(&beginning(bought));
+    for part in [X_REQUEST_ID.as_str(), ": "] {
         out.extend_from_slice(part.as_bytes());
     }
-    match bought {
-        Ok((kind, _)) => {
-            headers(*kind).for_each(|(name, value)| line(name.as_str(), value.as_bytes(), out))
-        }
-        Err(problem) => {
-            let mut headers = HeaderMap::new();
-            problem.add_headers(&mut headers);
-            headers.iter().for_each(|(name, value)| line(name.as_str(), value.as_bytes(), out));
-        }
-    }
-    line(X_REQUEST_ID.as_str(), envelope.request_id.as_str().as_bytes(), out);
+    append_given(envelope.request_id, out);
+    out.extend_from_slice(b"\r\n");
     if let Some(trace) = &envelope.trace {
         line(TRACEPARENT.as_str(), trace.as_bytes(), out);
     }
@@ -59,6 +50,54 @@ pub(super) fn write(bought: &Bought, envelope: &Envelope, out: &mut Vec<u8>) -> 
     out.extend_from_slice(b"\r\n");
     out.extend_from_slice(body);
     status
+}
+
+/// The beginnings of the answers that a sale is full of, in the order of [`index`].
+static BEGINNINGS: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
+    let accepted = [PurchaseOutcome::Accepted, PurchaseOutcome::Replayed];
+    let accepted = accepted.into_iter().map(|kind| Ok((kind, Vec::new())));
+    let refused = Code::ALL.iter().map(|code| Err(Problem::from(*code)));
+    accepted.chain(refused).map(|bought| begin(&bought)).collect()
+});
+
+fn index(bought: &Bought) -> usize {
+    match bought {
+        Ok((PurchaseOutcome::Replayed, _)) => 1,
+        Ok(_) => 0,
+        Err(problem) => 2 + problem.code as usize,
+    }
+}
+
+/// The status and the headers that are the answer's own.
+fn beginning(bought: &Bought) -> Cow<'static, [u8]> {
+    // A limit has its own figures in them.
+    let is_common = bought.as_ref().map_or_else(|problem| problem.limited.is_none(), |_| true);
+    match BEGINNINGS.get(index(bought)).filter(|_| is_common) {
+        Some(beginning) => Cow::Borrowed(beginning),
+        None => Cow::Owned(begin(bought)),
+    }
+}
+
+fn begin(bought: &Bought) -> Vec<u8> {
+    let mut out = Vec::new();
+    let status =
+        bought.as_ref().map_or_else(|problem| problem.code.status(), |_| StatusCode::ACCEPTED);
+    let reason = status.canonical_reason().unwrap_or_default();
+    for part in ["HTTP/1.1 ", status.as_str(), " ", reason, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+    match bought {
+        Ok((kind, _)) => {
+            headers(*kind).for_each(|(name, value)| line(name.as_str(), value.as_bytes(), &mut out))
+        }
+        Err(problem) => {
+            let mut headers = HeaderMap::new();
+            problem.add_headers(&mut headers);
+            let headers = headers.iter();
+            headers.for_each(|(name, value)| line(name.as_str(), value.as_bytes(), &mut out));
+        }
+    }
+    out
 }
 
 fn line(name: &str, value: &[u8], out: &mut Vec<u8>) {
@@ -92,11 +131,9 @@ fn date() -> [u8; DATE_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::http::problem::{Code, Problem};
-    use crate::metrics::PurchaseOutcome;
 
     fn written(bought: &Bought, is_last: bool) -> String {
-        let envelope = Envelope { request_id: RequestId::given(Some("a-1")), trace: None, is_last };
+        let envelope = Envelope { request_id: Some("a-1"), trace: None, is_last };
         let mut out = Vec::new();
         write(bought, &envelope, &mut out);
         String::from_utf8(out).unwrap()

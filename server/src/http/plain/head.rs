@@ -149,8 +149,9 @@ fn plain<'a>(request: &httparse::Request<'_, 'a>, bytes: usize) -> Option<Head<'
 
 /// The text of a header's value, where it is one.
 fn visible(value: &[u8]) -> Option<&str> {
-    let is_visible = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t');
-    std::str::from_utf8(value).ok().filter(|_| value.iter().all(is_visible))
+    // Without a way out in its middle: many bytes are looked at with one instruction.
+    let is_visible = |so_far, byte: &u8| so_far & matches!(byte, b' '..=b'~' | b'\t');
+    std::str::from_utf8(value).ok().filter(|_| value.iter().fold(true, is_visible))
 }
 
 /// A length in digits alone, of a body that may be read at once.

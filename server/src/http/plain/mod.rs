@@ -17,12 +17,12 @@ mod head;
 
 use std::sync::Arc;
 
-use super::input::{Client, IdempotencyKey, Said, Segment, came_over_tls, is_json};
+use super::input::{Client, IdempotencyKey, Said, activity_named, came_over_tls, is_json};
 use super::purchase::{self, ROUTE, Wanted};
-use super::request_id::{RequestId, continuing};
+use super::request_id::continuing;
 use crate::app::Shared;
 use crate::identity::{Caller, bearer};
-use crate::listener::Peer;
+use crate::listener::{Peer, turn};
 use answer::Envelope;
 use head::{Field, Head, Verdict};
 
@@ -88,13 +88,14 @@ impl Plain<'_> {
     /// `is_last`.
     pub(crate) async fn answer(self, shared: &Shared, is_last: bool, out: &mut Vec<u8>) {
         let Self { head, caller, client, wanted, .. } = self;
+        let (activity, turn) = (activity_named(head.activity), turn::present());
+        let bought = purchase::buy(shared, caller, &client, activity, Ok(wanted)).await;
+        turn::ended(shared.app().ok(), turn).await;
         let envelope = Envelope {
-            request_id: RequestId::given(head.get(Field::RequestId)),
+            request_id: head.get(Field::RequestId),
             trace: head.get(Field::TraceParent).and_then(continuing),
             is_last,
         };
-        let segment = Segment(head.activity.to_owned());
-        let bought = purchase::buy(shared, caller, &client, &segment, Ok(wanted)).await;
         let status = answer::write(&bought, &envelope, out);
         shared.metrics.request(Some(ROUTE), status);
     }

@@ -22,11 +22,11 @@ const PARTS_FULL: &str = "ERR too much memory is held by requests that are not w
 
 impl EventLoop {
     /// Keeps what was read behind the last whole request. The rest of it has a while to come,
-    /// unless `again` says that it is there already.
-    pub(super) fn keep(&mut self, index: usize, rest: Range<usize>, again: bool) {
+    /// unless the look at it `is_unfinished`: then it may be there already.
+    pub(super) fn keep(&mut self, index: usize, rest: Range<usize>, is_unfinished: bool) {
         let Some(connection) = self.connections.slab.get_mut(index) else { return };
         let is_something = !rest.is_empty() && !connection.session.is_ending;
-        let is_part = is_something && !again;
+        let is_part = is_something && !is_unfinished;
         self.part_bytes -= connection.part_bytes();
         if is_part && self.part_bytes + rest.len() > PART_BYTES_MAX {
             connection.session.is_ending = true;

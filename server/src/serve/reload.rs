@@ -1,0 +1,62 @@
+//! SIGHUP: what a running server takes over from its configuration, and what it can't.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::config::{self, Flags, Http, Loaded, SETTINGS};
+use crate::gate::Gate;
+use crate::logs::LogLevel;
+use crate::resp::RespServer;
+
+/// The parts of a running server that take something over.
+pub(super) struct Running<'a> {
+    /// What it was started with.
+    pub(super) started: &'a Loaded,
+    pub(super) gate: &'a Gate,
+    pub(super) http: &'a watch::Sender<Arc<Http>>,
+    pub(super) resp: Option<&'a RespServer>,
+    pub(super) log_level: &'a LogLevel,
+}
+
+impl Running<'_> {
+    /// Takes over the settings that can change, and says which can't.
+    pub(super) fn reload(&self, flags: &Flags, reason: &str) {
+        let fresh = match config::load(flags) {
+            Ok(fresh) => fresh,
+            Err(error) => {
+                tracing::error!("{reason}: the old configuration stays: {error}");
+                return;
+            }
+        };
+        if let Err(error) = self.log_level.set(&fresh.settings.log_level) {
+            tracing::error!("{reason}: the old log level stays: {error}");
+        }
+        let (started, mut bounds) = (&self.started.settings.http, fresh.settings.http.clone());
+        // Places are handed out from a fixed number of permits.
+        bounds.connections_max = started.connections_max;
+        bounds.waiters_max = started.waiters_max;
+        self.http.send_replace(Arc::new(bounds));
+        if let Err(error) = self.gate.publish(Some(fresh.settings.limits())) {
+            tracing::error!("{reason}: the old limits stay: {error}");
+        }
+        self.renew_certificate(reason);
+        let fixed = SETTINGS.iter().zip(self.started.origins.iter().zip(&fresh.origins));
+        for (setting, (old, new)) in fixed {
+            if old.value != new.value && !setting.reloadable {
+                tracing::warn!("{reason}: {} changed: it needs a restart", setting.key);
+            }
+        }
+        tracing::info!("{reason}: the configuration was reloaded");
+    }
+
+    /// Reads the certificate of the Redis port and its key again, from the files it began with.
+    fn renew_certificate(&self, reason: &str) {
+        let Some(resp) = self.resp else { return };
+        match config::resp_tls(&self.started.settings.resp) {
+            Ok(Some(tls)) => resp.renew_tls(tls),
+            Ok(None) => {}
+            Err(error) => tracing::error!("{reason}: the old certificate stays: {error}"),
+        }
+    }
+}
