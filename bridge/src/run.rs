@@ -40,7 +40,7 @@ pub(crate) const HALTED_WAIT: Duration = Duration::from_secs(5);
 /// How far apart two transactions begin while orders come fast. Each costs its sync and a copy of
 /// every index page it touched, however few orders share them. It is time that an order is
 /// invisible, too: far below what a person sees.
-const PACE: Duration = Duration::from_millis(100);
+const PACE: Duration = Duration::from_millis(50);
 
 /// How far apart commits are synced while orders come fast: for so long, at most, a reservation
 /// whose order can be seen does not show `ordered` yet.
