@@ -4,34 +4,12 @@
 
 use std::hint::black_box;
 
-use benches::{ACTOR, REQUEST_ID, definition};
+use benches::REQUEST_ID;
+use benches::rules::{buy, command, on_sale};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use engine::core::apply::{apply, apply_hashed};
 use engine::core::codec;
-use engine::core::command::{Command, Reserve};
-use engine::core::decide::{Outcome, Purchase, decide, reserve};
-use engine::core::event::Front;
-use engine::core::ids::{ActivityId, Ordinal, UserId};
-use engine::core::limits::UNITS_MAX;
-use engine::core::request::RequestHasher;
-use engine::core::shard::{Shard, ShardSeed};
-
-fn on_sale(id: ActivityId) -> Shard {
-    let mut shard = Shard::new(ShardSeed { table_seed: 1, requests: RequestHasher::new(&[7; 16]) });
-    let ordinal = Ordinal::new(1).unwrap();
-    let create =
-        Command::Create { actor: ACTOR, ordinal, total: UNITS_MAX, definition: definition() };
-    for (seq, command) in [(1, create), (2, Command::Publish { actor: ACTOR })] {
-        let Outcome::Accepted { events } = decide(&shard, id, &command, 1_000) else { panic!() };
-        events.iter().for_each(|event| apply(&mut shard, event, seq).unwrap());
-    }
-    shard
-}
-
-fn command(user: u64, request_hash: u128) -> Reserve<'static> {
-    let user = UserId::new(user).unwrap();
-    Reserve { user, request_id: REQUEST_ID, request_hash, quantity: 1, front: Front::Api }
-}
+use engine::core::decide::{Purchase, reserve};
+use engine::core::ids::ActivityId;
 
 fn core(criterion: &mut Criterion) {
     let id = ActivityId::new(30_001).unwrap();
@@ -45,11 +23,7 @@ fn core(criterion: &mut Criterion) {
         bencher.iter(|| {
             user += 1;
             seq += 1;
-            let command = command(user, hash);
-            let Purchase::Accepted(_, event) = reserve(&shard, id, &command, 1_000) else {
-                panic!()
-            };
-            apply_hashed(&mut shard, &event, seq, hash).unwrap();
+            buy(&mut shard, id, user, hash, seq);
         });
     });
     group.bench_function("decide, a replay", |bencher| {

@@ -4,6 +4,7 @@
 
 pub mod in_process;
 pub mod raw;
+pub mod rules;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

@@ -13,7 +13,7 @@ use crate::trouble::Trouble;
 pub(crate) struct Report {
     pub(crate) answers: Answers,
     pub(crate) errors: BTreeMap<String, u64>,
-    pub(crate) checks: Vec<Check>,
+    pub(crate) checks: Vec<Verdict>,
     pub(crate) exact: bool,
     pub(crate) drain_s: Option<f64>,
 }
@@ -37,7 +37,7 @@ pub(crate) struct Kind {
 
 /// A verdict on the sale.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Check {
+pub(crate) struct Verdict {
     pub(crate) claim: String,
     pub(crate) holds: bool,
     pub(crate) figures: String,
@@ -49,6 +49,29 @@ pub(crate) struct Target {
     pub(crate) secret: Option<&'static str>,
     /// An activity can be made there.
     pub(crate) sells: bool,
+    /// What can be looked at there after a load.
+    pub(crate) check: Check,
+}
+
+/// What the client looks at when a load is over; each looks at what those before it do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Check {
+    /// Nothing: there is no sale.
+    None,
+    /// The activity's figures.
+    Figures,
+    /// Each accepted purchase besides.
+    All,
+}
+
+impl Check {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Figures => "figures",
+            Self::All => "all",
+        }
+    }
 }
 
 /// Runs one load; the sale was exact and every request was answered, or it is an error.
@@ -61,6 +84,7 @@ pub(crate) fn load(
 ) -> Result<Report, Trouble> {
     let mut command = Command::new(sluice);
     command.args(["bench", front, "--json", "--quiet"]).args(&target.arguments).args(arguments);
+    command.args(["--check", target.check.name()]);
     if let Some(secret) = target.secret {
         command.env("SLUICE_TOKEN__SECRET", secret);
     }

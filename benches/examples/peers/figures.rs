@@ -36,6 +36,17 @@ pub(crate) struct Series {
     pub(crate) drain_s: Spread,
 }
 
+/// What an answer cost one contender at one workload.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CostSeries {
+    /// Processor time of all its processes, microseconds.
+    pub(crate) processor_us: Spread,
+    /// What their resident memory grew by, bytes.
+    pub(crate) resident_bytes: Spread,
+    /// What its log grew by, bytes; empty where there is none.
+    pub(crate) log_bytes: Spread,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

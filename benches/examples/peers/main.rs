@@ -12,6 +12,7 @@
 
 mod client;
 mod contenders;
+mod cost;
 mod figures;
 mod hello;
 mod in_process;

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::figures::{Series, Spread};
+use crate::figures::{CostSeries, Series, Spread};
 use crate::plot;
 use crate::trouble::Trouble;
 
@@ -84,10 +84,19 @@ impl Row {
     }
 }
 
+/// What an answer of one workload cost one contender.
+pub(crate) struct CostRow {
+    pub(crate) workload: &'static str,
+    pub(crate) contender: &'static str,
+    pub(crate) series: CostSeries,
+}
+
 /// All of a run.
 pub(crate) struct Table {
     /// Workload by workload, Sluice first in each.
     pub(crate) rows: Vec<Row>,
+    /// The same, for what an answer costs.
+    pub(crate) costs: Vec<CostRow>,
     pub(crate) rounds: u32,
     pub(crate) seconds: u32,
     pub(crate) profile: String,
@@ -159,7 +168,55 @@ pub(crate) fn render(table: &Table) -> String {
             drains.join("; ")
         );
     }
-    page
+    page + &render_costs(&table.costs)
+}
+
+/// What opens the table of costs.
+const COSTS_HEAD: &str = "
+## What a purchase costs
+
+Growth from a server at rest to the same at rest again, divided by the purchases accepted: processor
+time of all its processes, their resident memory, bytes of the log (Sluice's own, `appendonlydir` of
+Valkey). On Sluice an order of each purchase in SQLite is included; the others make none, but for
+MariaDB. Memory that a server takes once, whatever it sells, is in it too and weighs on the
+contenders that sold little.
+
+| workload | contender | processor us | memory bytes | log bytes | processor x |
+|---|---|---:|---:|---:|---:|
+";
+
+fn render_costs(costs: &[CostRow]) -> String {
+    if costs.is_empty() {
+        return String::new();
+    }
+    let mut table = COSTS_HEAD.to_owned();
+    for group in costs.chunk_by(|one, other| one.workload == other.workload) {
+        for row in group {
+            let is_first = std::ptr::eq(row, &group[0]);
+            let ratio = row.series.processor_us.median() / group[0].series.processor_us.median();
+            // Writing into memory does not fail.
+            let _ = writeln!(
+                table,
+                "| {} | {} | {} | {} | {} | {} |",
+                if is_first { row.workload } else { "" },
+                row.contender,
+                figure(&row.series.processor_us, 2),
+                figure(&row.series.resident_bytes, 0),
+                figure(&row.series.log_bytes, 0),
+                if is_first { String::new() } else { format!("{ratio:.1}") },
+            );
+        }
+    }
+    table
+}
+
+/// A median with its range; nothing where there is none.
+fn figure(spread: &Spread, digits: usize) -> String {
+    let (low, high) = spread.range();
+    if !low.is_finite() {
+        return String::new();
+    }
+    format!("{:.digits$} ({low:.digits$} to {high:.digits$})", spread.median())
 }
 
 fn line(row: &Row, first: &Row) -> String {
@@ -228,6 +285,7 @@ mod tests {
         ];
         let table = Table {
             rows,
+            costs: Vec::new(),
             rounds: 1,
             seconds: 1,
             profile: "dist".to_owned(),

@@ -5,12 +5,13 @@ use std::time::Instant;
 
 use benches::data_dir;
 
-use crate::client::{self, Report};
+use crate::client::{self, Check, Report};
 use crate::contenders::{Contender, Stage};
-use crate::figures::Series;
-use crate::report::{self, Row, Table};
+use crate::cost::{Cost, Usage};
+use crate::figures::{CostSeries, Series};
+use crate::report::{self, CostRow, Row, Table};
 use crate::trouble::Trouble;
-use crate::workloads::{Answer, WORKLOADS, Workload};
+use crate::workloads::{Answer, COSTS, WORKLOADS, Workload};
 use crate::{in_process, machine};
 
 /// Arguments of `peers run`.
@@ -49,7 +50,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<(), Trouble> {
     let names = || {
         let loads = WORKLOADS.iter().map(|workload| workload.name);
-        loads.chain(in_process::names())
+        loads.chain(in_process::names()).chain(COSTS.iter().map(|workload| workload.name))
     };
     if args.list {
         names().for_each(|name| println!("{name}"));
@@ -71,8 +72,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Trouble> {
         rows.extend(measure(workload, args, (&sluice, &me), plots.as_deref())?);
     }
     rows.extend(in_process::measure(args.rounds, |name| args.is_wanted(name)));
+    let mut costs = Vec::new();
+    for workload in COSTS.iter().filter(|workload| args.is_wanted(workload.name)) {
+        costs.extend(measure_costs(workload, args, (&sluice, &me))?);
+    }
     let table = Table {
         rows,
+        costs,
         rounds: args.rounds,
         seconds: args.seconds,
         profile: args.profile.clone(),
@@ -130,6 +136,53 @@ fn measure(
     Ok(rows.map(|(contender, series)| Row::new(workload.name, contender.name, series)).collect())
 }
 
+/// All rounds of one workload, for what its answers cost.
+fn measure_costs(
+    workload: &Workload,
+    args: &Args,
+    programs: Programs<'_>,
+) -> Result<Vec<CostRow>, Trouble> {
+    let mut series = vec![CostSeries::default(); workload.contenders.len()];
+    for round in 0..args.rounds {
+        for (contender, series) in workload.contenders.iter().zip(&mut series) {
+            let cost = take_cost(contender, workload, args.seconds, programs)?;
+            eprintln!("round {} {}: {}: {cost:?}", round + 1, workload.name, contender.name);
+            series.processor_us.push(cost.processor_us);
+            series.resident_bytes.push(cost.resident_bytes);
+            if let Some(bytes) = cost.log_bytes {
+                series.log_bytes.push(bytes);
+            }
+        }
+    }
+    let rows = workload.contenders.iter().zip(series);
+    let row = |(contender, series): (&Contender, _)| CostRow {
+        workload: workload.name,
+        contender: contender.name,
+        series,
+    };
+    Ok(rows.map(row).collect())
+}
+
+/// What an answer costs one contender on an empty directory, all that it does afterwards included.
+fn take_cost(
+    contender: &Contender,
+    workload: &Workload,
+    seconds: u32,
+    (sluice, me): Programs<'_>,
+) -> Result<Cost, Trouble> {
+    let dir = data_dir();
+    let mut standing = contender.start(&Stage { sluice, me, dir: dir.path() })?;
+    // To look each purchase up would be paid by who allows it.
+    standing.target.check = standing.target.check.min(Check::Figures);
+    let arguments = workload.arguments(seconds, &standing.target);
+    let before = Usage::at_rest(&standing.log)?;
+    let names = (contender.name, workload.name);
+    let front = workload.front.command();
+    let report = client::load(sluice, front, &standing.target, &arguments, names)?;
+    let answers = workload.answer_at(&standing.target).of(&report.answers).count;
+    Ok(Usage::at_rest(&standing.log)?.since(before, answers))
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a latency is far below 2^53 microseconds")]
 const fn micros(us: u64) -> f64 {
     us as f64
@@ -152,7 +205,5 @@ fn take_turn(
     let names = (contender.name, workload.name);
     let front = workload.front.command();
     let report = client::load(sluice, front, &standing.target, &arguments, names)?;
-    // Who sells nothing says yes to everyone.
-    let answer = if standing.target.sells { workload.answer } else { Answer::Accepted };
-    Ok((report, answer))
+    Ok((report, workload.answer_at(&standing.target)))
 }

@@ -19,6 +19,10 @@ pub(crate) enum Trouble {
     Unanswered { contender: String, workload: String, errors: u64 },
     #[error("no workload's name contains {0}: see --list")]
     NoWorkload(String),
+    #[error("a contender works on after its load: it can't be said what an answer costs")]
+    Restless,
+    #[error("a contender's metrics have no {0}: does it still have that name?")]
+    NoMetric(&'static str),
     #[error("{what}: {source}")]
     Io { what: String, source: io::Error },
     #[error("the plot {file}: {said}")]

@@ -58,6 +58,11 @@ pub(crate) struct Workload {
 }
 
 impl Workload {
+    /// The kind of answers that count on `target`: who sells nothing says yes to everyone.
+    pub(crate) const fn answer_at(&self, target: &Target) -> Answer {
+        if target.sells { self.answer } else { Answer::Accepted }
+    }
+
     /// The client's arguments for a load of `seconds` on `target`.
     pub(crate) fn arguments(&self, seconds: u32, target: &Target) -> Vec<String> {
         let shoppers = (self.per_second_max * seconds).to_string();
@@ -213,5 +218,30 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         stock: None,
         plot: None,
         contenders: HTTP_LATENCY,
+    },
+];
+
+/// Loads that are measured for what an answer costs. Nobody has the processor to himself in them,
+/// so that a rate says less than the processor time behind it.
+pub(crate) const COSTS: &[Workload] = &[
+    Workload {
+        name: "cost of a purchase, Redis protocol, 50 connections x 64 calls",
+        front: Front::Resp,
+        answer: Answer::Accepted,
+        per_second_max: 2_000_000,
+        arguments: &["--connections", "50", "--depth", "64"],
+        stock: None,
+        plot: None,
+        contenders: &[contenders::SLUICE_RESP, contenders::VALKEY_BARE, contenders::VALKEY_LIBRARY],
+    },
+    Workload {
+        name: "cost of a purchase, HTTP, 256 connections",
+        front: Front::Http,
+        answer: Answer::Accepted,
+        per_second_max: 120_000,
+        arguments: &["--connections", "256"],
+        stock: None,
+        plot: None,
+        contenders: HTTP,
     },
 ];

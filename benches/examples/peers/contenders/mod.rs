@@ -8,6 +8,7 @@ use std::any::Any;
 use std::path::Path;
 
 use crate::client::Target;
+use crate::cost::Log;
 use crate::trouble::Trouble;
 
 pub(crate) use shop::Store;
@@ -29,6 +30,8 @@ pub(crate) struct Stage<'a> {
 pub(crate) struct Standing {
     /// Whom the client loads.
     pub(crate) target: Target,
+    /// Where its log is counted.
+    pub(crate) log: Log,
     /// Its processes, which end with it, the first one first.
     _parts: Vec<Box<dyn Any>>,
 }

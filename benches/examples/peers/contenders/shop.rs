@@ -5,7 +5,8 @@ use std::process::Command;
 
 use super::valkey::{self, Script, Sync};
 use super::{SECRET, Stage, Standing};
-use crate::client::Target;
+use crate::client::{Check, Target};
+use crate::cost::Log;
 use crate::process::Running;
 use crate::support::baseline::{self, DURABLE};
 use crate::support::mariadb::MariaDb;
@@ -48,8 +49,12 @@ pub(super) fn contend(stage: &Stage<'_>, store: Store) -> Result<Standing, Troub
     std::fs::create_dir(&dir).map_err(Trouble::io("make a service's directory"))?;
     let mut service = Running::start(command, &dir)?;
     let address = service.line_after("listening on ")?;
-    let target = target(&address, true, &["--check", "figures"]);
-    Ok(Standing { target, _parts: vec![Box::new(service), keeper] })
+    let target = target(&address, Check::Figures, &[]);
+    let log = match store {
+        Store::Multiplexed | Store::Pool => valkey::log(stage),
+        Store::Mariadb => Log::None,
+    };
+    Ok(Standing { target, log, _parts: vec![Box::new(service), keeper] })
 }
 
 pub(super) fn hello(stage: &Stage<'_>) -> Result<Standing, Trouble> {
@@ -57,11 +62,11 @@ pub(super) fn hello(stage: &Stage<'_>) -> Result<Standing, Trouble> {
     command.arg("hello");
     let mut server = Running::start(command, stage.dir)?;
     let address = server.line_after("listening on ")?;
-    let target = target(&address, false, &["--check", "none", "--activity", "30001"]);
-    Ok(Standing { target, _parts: vec![Box::new(server)] })
+    let target = target(&address, Check::None, &["--activity", "30001"]);
+    Ok(Standing { target, log: Log::None, _parts: vec![Box::new(server)] })
 }
 
-fn target(url: &str, sells: bool, more: &[&str]) -> Target {
+fn target(url: &str, check: Check, more: &[&str]) -> Target {
     let arguments = ["--url", url].iter().chain(more).map(|it| (*it).to_owned()).collect();
-    Target { arguments, secret: Some(SECRET), sells }
+    Target { arguments, secret: Some(SECRET), sells: check != Check::None, check }
 }

@@ -3,9 +3,13 @@
 use std::process::Command;
 
 use super::{Stage, Standing};
-use crate::client::Target;
+use crate::client::{Check, Target};
+use crate::cost::Log;
 use crate::process::Running;
 use crate::trouble::Trouble;
+
+/// What Sluice calls the bytes of its log, padding included.
+const LOG_BYTES: &str = "sluice_log_bytes_total";
 
 fn start(stage: &Stage<'_>) -> Result<(Running, String, String), Trouble> {
     let data = stage.dir.join("data");
@@ -21,18 +25,19 @@ fn start(stage: &Stage<'_>) -> Result<(Running, String, String), Trouble> {
 }
 
 pub(super) fn resp(stage: &Stage<'_>) -> Result<Standing, Trouble> {
-    let (server, _, address) = start(stage)?;
-    let arguments = ["--check", "all", "--address", &address].map(str::to_owned).into();
-    let target = Target { arguments, secret: None, sells: true };
-    Ok(Standing { target, _parts: vec![Box::new(server)] })
+    let (server, metrics, address) = start(stage)?;
+    let log = Log::Metric(metrics, LOG_BYTES);
+    let arguments = ["--address", &address].map(str::to_owned).into();
+    let target = Target { arguments, secret: None, sells: true, check: Check::All };
+    Ok(Standing { target, log, _parts: vec![Box::new(server)] })
 }
 
 pub(super) fn http(stage: &Stage<'_>) -> Result<Standing, Trouble> {
     let (server, address, _) = start(stage)?;
     let data = stage.dir.join("data").display().to_string();
     let url = format!("http://{address}");
-    let arguments = ["--check", "all", "--url", &url, "--data-dir", &data];
-    let target =
-        Target { arguments: arguments.map(str::to_owned).into(), secret: None, sells: true };
-    Ok(Standing { target, _parts: vec![Box::new(server)] })
+    let log = Log::Metric(address, LOG_BYTES);
+    let arguments = ["--url", &url, "--data-dir", &data].map(str::to_owned).into();
+    let target = Target { arguments, secret: None, sells: true, check: Check::All };
+    Ok(Standing { target, log, _parts: vec![Box::new(server)] })
 }

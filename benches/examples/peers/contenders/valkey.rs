@@ -4,7 +4,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::process::Command;
 
 use super::{Stage, Standing};
-use crate::client::Target;
+use crate::client::{Check, Target};
+use crate::cost::Log;
 use crate::process::Running;
 use crate::trouble::Trouble;
 
@@ -53,14 +54,19 @@ pub(super) fn start(
     Ok((server, address))
 }
 
+/// The append-only file of the server on `stage`.
+pub(super) fn log(stage: &Stage<'_>) -> Log {
+    Log::Files(stage.dir.join("appendonlydir"))
+}
+
 pub(super) fn contend(stage: &Stage<'_>, sync: Sync, script: Script) -> Result<Standing, Trouble> {
     let (server, address) = start(stage, sync, script)?;
-    let check = if matches!(script, Script::Bare) { "figures" } else { "all" };
+    let check = if matches!(script, Script::Bare) { Check::Figures } else { Check::All };
     let address = address.to_string();
-    let mut arguments: Vec<_> = ["--check", check, "--address", &address].map(str::to_owned).into();
+    let mut arguments: Vec<_> = ["--address", &address].map(str::to_owned).into();
     if sync != Sync::Always {
         arguments.push("--waitaof".to_owned());
     }
-    let target = Target { arguments, secret: None, sells: true };
-    Ok(Standing { target, _parts: vec![Box::new(server)] })
+    let target = Target { arguments, secret: None, sells: true, check };
+    Ok(Standing { target, log: log(stage), _parts: vec![Box::new(server)] })
 }
