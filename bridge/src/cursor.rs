@@ -119,8 +119,8 @@ pub enum Verdict {
 pub enum Fork {
     /// The cursor is another log's.
     #[error(
-        "the database follows log {theirs}, this data directory is log {ours}: \
-         give this directory its own database"
+        "the database follows log {theirs}, this data directory is log {ours}: give this directory \
+         its own database, or serve the one that `sluice restore` made where it took this one over"
     )]
     ForeignLog {
         /// The log in the cursor.

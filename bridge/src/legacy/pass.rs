@@ -10,9 +10,10 @@ use engine::{Adopted, OldId, Pending};
 
 use super::LegacyError;
 use super::left::Digest;
+use super::report::{said, short};
 use super::rows::{Candidate, Facts};
 use super::source::{Place, Reader};
-use super::take::{ACTOR, Rank, Take, Target, log, said, short};
+use super::take::{ACTOR, Rank, Take, Target, log};
 use crate::restore::retried;
 use crate::sql::store::StoreError;
 

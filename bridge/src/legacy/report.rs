@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use engine::core::command::Refusal;
+
+use super::rows::Facts;
+
 /// Rows that are named, of each kind; more are counted.
 const NAMED_MAX: usize = 100;
 
@@ -79,4 +83,23 @@ impl fmt::Display for Report {
             self.refused.count
         )
     }
+}
+
+/// Why the engine did not take it.
+pub(super) fn said(refusal: Refusal) -> String {
+    match refusal {
+        Refusal::Invalid(why) => why.to_owned(),
+        Refusal::RequestIdReused => "another reservation has its number or its request".to_owned(),
+        Refusal::LimitReached => "its user would hold more units than can be counted".to_owned(),
+        other => format!("{other:?}"),
+    }
+}
+
+/// Why a reservation that found no units is not here, and what an operator does about it.
+pub(super) fn short(facts: &Facts) -> String {
+    let Facts { activity, quantity, .. } = facts;
+    format!(
+        "its units are no longer there: restock activity {activity} by {quantity} and start again, \
+         or settle it with its buyer"
+    )
 }

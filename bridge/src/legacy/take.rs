@@ -14,7 +14,6 @@
 use std::collections::BTreeMap;
 
 use engine::Engine;
-use engine::core::command::Refusal;
 use engine::core::control::keys::{ADOPTED_BUT, ADOPTING};
 use engine::core::decide::AdoptActivity;
 use engine::core::event::{Actor, Definition, Status};
@@ -24,7 +23,7 @@ use engine::core::request::RequestHasher;
 use super::LegacyError;
 use super::keys::Keys;
 use super::left::{Digest, Left};
-use super::report::{Named, Report};
+use super::report::{Named, Report, said, short};
 use super::rows::{ActivityRow, Candidate, Facts};
 use super::source::{Place, Reader, Source};
 use super::units::Tally;
@@ -396,23 +395,4 @@ impl Take<'_> {
         }
         Ok(Target::Here { price: row.price, payment_ttl_ms })
     }
-}
-
-/// Why the engine did not take it.
-pub(super) fn said(refusal: Refusal) -> String {
-    match refusal {
-        Refusal::Invalid(why) => why.to_owned(),
-        Refusal::RequestIdReused => "another reservation has its number or its request".to_owned(),
-        Refusal::LimitReached => "its user would hold more units than can be counted".to_owned(),
-        other => format!("{other:?}"),
-    }
-}
-
-/// Why a reservation that found no units is not here, and what an operator does about it.
-pub(super) fn short(facts: &Facts) -> String {
-    let Facts { activity, quantity, .. } = facts;
-    format!(
-        "its units are no longer there: restock activity {activity} by {quantity} and start again, \
-         or settle it with its buyer"
-    )
 }

@@ -1,8 +1,8 @@
 //! Adoption events of all that SQL knows.
 //!
 //! First come the reservations whose units went back on sale with a refund, while all units are
-//! free; then the others. In both, those come last that are a dead letter alone. So every unit is there when its
-//! reservation comes, in whatever order they once came.
+//! free; then the others. In both, those come last that are a dead letter alone. So every unit is
+//! there when its reservation comes, in whatever order they once came.
 
 use std::collections::{BTreeMap, BTreeSet};
 
