@@ -143,6 +143,14 @@ pub(super) fn reservations(activity: &Activity, from: usize, max: usize) -> Vec<
     found
 }
 
+/// The reservations of `user`, those accepted here and the adopted ones.
+pub(super) fn reservations_of(activity: &Activity, user: UserId) -> Vec<Held> {
+    let own = activity.reservations_of(user).into_iter();
+    let own = own.filter_map(|id| reservation(activity, id));
+    let adopted = activity.adopted().filter(|(_, it)| it.slot.user() == user);
+    own.chain(adopted.map(|(id, it)| held(activity, id, &it.slot))).collect()
+}
+
 /// The user that a control's key blacklists.
 pub(super) fn blacklisted(key: &str) -> Option<UserId> {
     key.strip_prefix(BLACKLIST_PREFIX)?.parse().ok().and_then(UserId::new)

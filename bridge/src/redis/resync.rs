@@ -258,11 +258,18 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
             Subject::UserOfSku(sku, user) => {
                 let owner = self.projection.owner(sku).map(|owner| owner.id);
                 let Some(known) = owner.and_then(of_activity) else { return false };
-                if self.layout == Layout::FlashSale {
+                match (self.layout, of_user(&known, user)) {
+                    (Layout::FlashSale, 0) => {
+                        // Of who holds nothing, what was refunded is in the set still.
+                        let read = |activity: &_| present::reservations_of(activity, user);
+                        for (reserved, _) in self.host.look(known.id, read).unwrap_or_default() {
+                            keys.reservation(&known, &reserved, &mut asked);
+                        }
+                    }
                     // Its members are judged one by one, with their reservations.
-                    return true;
+                    (Layout::FlashSale, _) => return true,
+                    (_, held) => keys.user(&known, user, held, &mut asked),
                 }
-                keys.user(&known, user, of_user(&known, user), &mut asked);
             }
             Subject::Reservation(id) => {
                 let Some((known, reserved)) = self.reservation(id) else { return false };

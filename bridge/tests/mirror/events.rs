@@ -223,6 +223,23 @@ async fn a_dead_letter_that_is_paid_is_still_one_for_readers_of_flash_sale() {
 }
 
 #[tokio::test]
+async fn what_a_user_of_flash_sale_never_held_goes_when_keys_are_written_anew() {
+    let mut stall = Stall::open(Layout::FlashSale);
+    let paid = stall.sale.buy(activity_id(0), 7, 1);
+    stall.confirm(paid);
+    let cancelled = stall.sale.buy(activity_id(0), 8, 1);
+    stall.restore(cancelled);
+    stall.mirror().await;
+    for user in [7, 8, 99] {
+        let () = say(&mut stall.redis, &format!("SADD flash_sale:user:buy:{user}:20001 another"));
+    }
+    let () = say(&mut stall.redis, "DEL sluice:cursor");
+    assert!(stall.mirror().await, "the keys are written anew");
+    let found: Vec<String> = say(&mut stall.redis, "KEYS flash_sale:user:buy:*");
+    assert_eq!(found, ["flash_sale:user:buy:7:20001"], "who holds something has the set");
+}
+
+#[tokio::test]
 async fn readers_of_seckill_find_their_keys() {
     let mut stall = Stall::open(Layout::Seckill);
     stall.mirror().await;
