@@ -67,10 +67,16 @@ fn shard(reservations: u32) -> Shard {
 
 fn load(items: &[(u8, Vec<u8>)], expected: u128, seq: u64) -> Result<Shard, LoadError> {
     let mut loader = ShardLoader::new(seed(), seq);
-    for (kind, bytes) in items {
-        loader.take(&decode_image(*kind, IMAGE_VERSION, bytes).unwrap())?;
+    loader.take(&support::images(items))?;
+    let together = loader.finish(expected);
+    // Whether items come one by one or together is nothing that a shard could tell.
+    let mut loader = ShardLoader::new(seed(), seq);
+    for item in items.chunks(1) {
+        loader.take(&support::images(item))?;
     }
-    loader.finish(expected)
+    let one_by_one = loader.finish(expected);
+    assert_eq!(one_by_one.as_ref().map(digest), together.as_ref().map(digest));
+    one_by_one
 }
 
 #[test]
@@ -131,7 +137,7 @@ fn controls_and_sinks_come_back() {
         let mut bytes = Vec::new();
         encode_image(&image, &mut bytes);
         kinds.push(image_kind(&image));
-        loader.take(&decode_image(image_kind(&image), IMAGE_VERSION, &bytes).unwrap())
+        loader.take(&support::images(&[(image_kind(&image), bytes)]))
     })
     .unwrap();
     assert_eq!(loader.finish(control.digest()).unwrap(), (control, 5));

@@ -131,6 +131,22 @@ impl Opening {
         self.snapshots.next(&*self.device, &self.control, &self.progress)
     }
 
+    /// Begins from the newest snapshot that is whole and that `load` takes; `false` where there is
+    /// none. Each is read once: `load` reads it to its end, makes of it what it can, and throws
+    /// that away where it returns an error, its own or that of a piece.
+    ///
+    /// # Errors
+    /// [`OpenError`]: a snapshot can't be opened, or is of a newer version.
+    ///
+    /// # Panics
+    /// Where `load` takes a snapshot that it has not read to its end.
+    pub fn load_snapshot<E: fmt::Display>(
+        &mut self,
+        load: &mut dyn FnMut(&mut SnapshotReader) -> Result<(), E>,
+    ) -> Result<bool, OpenError> {
+        self.snapshots.load(&*self.device, &self.control, &self.progress, load)
+    }
+
     /// Passes over the snapshot given last, which the owner can't load.
     pub fn reject_snapshot(&mut self, why: &dyn fmt::Display) {
         self.snapshots.reject(why);

@@ -16,7 +16,13 @@ use super::side::{DeadLetterState, Refunds};
 
 /// The digest of a shard's state.
 pub fn digest(shard: &Shard) -> u128 {
-    let live = shard.activities().map(|(id, activity)| activity_digest(id, activity));
+    digest_by(shard, users_digest)
+}
+
+/// The same, where `users` tells the [`users_digest`] of each activity, once, in the order of
+/// [`Shard::activities`]: it is half of the work, and may be done on another thread.
+pub fn digest_by(shard: &Shard, mut users: impl FnMut(&Activity) -> u128) -> u128 {
+    let live = shard.activities().map(|(id, activity)| activity_digest(id, activity, &mut users));
     let archived = shard.tombstones().map(|(id, tombstone)| {
         let mut hash = Hash::of("archived");
         hash.numbers(&[id.get(), u64::from(tombstone.ordinal.get()), tombstone.end_ms]);
@@ -52,7 +58,21 @@ fn refunds(hash: &mut Hash, refunds: &Refunds) {
     }
 }
 
-fn activity_digest(id: ActivityId, activity: &Activity) -> u128 {
+/// The part of a digest that is made of an activity's users.
+pub fn users_digest(activity: &Activity) -> u128 {
+    let of_user = Hash::of("user");
+    sum(activity.users.iter().map(|(user, held)| {
+        let mut hash = of_user.clone();
+        hash.numbers(&[user.get(), u64::from(held)]);
+        hash.finish()
+    }))
+}
+
+fn activity_digest(
+    id: ActivityId,
+    activity: &Activity,
+    users: &mut impl FnMut(&Activity) -> u128,
+) -> u128 {
     let mut hash = Hash::of("activity");
     let Activity { ordinal, version, figures, total, sold_before, flags, schedule_over, .. } =
         activity;
@@ -67,12 +87,7 @@ fn activity_digest(id: ActivityId, activity: &Activity) -> u128 {
     for slot in activity.slots.iter() {
         hash_slot(&mut hash, slot);
     }
-    let of_user = Hash::of("user");
-    hash.wide(sum(activity.users.iter().map(|(user, held)| {
-        let mut hash = of_user.clone();
-        hash.numbers(&[user.get(), u64::from(held)]);
-        hash.finish()
-    })));
+    hash.wide(users(activity));
     hash.wide(sum(activity.payments.iter().map(|(reservation, payment_no)| {
         let mut hash = Hash::of("payment");
         hash.numbers(&[reservation.get()]);

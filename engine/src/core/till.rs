@@ -126,18 +126,15 @@ impl Till<'_> {
         if applied.checked_add(1) != Some(shard_seq) {
             return Err(ApplyError::Sequence { applied, found: shard_seq });
         }
-        let Ok(activity) = &mut self.activity else {
-            return Err(ApplyError::UnknownActivity(self.id));
+        let activity = match &mut self.activity {
+            Ok(activity) => activity,
+            Err(Refusal::Ended) => return Err(ApplyError::Archived(self.id)),
+            Err(_) => return Err(ApplyError::UnknownActivity(self.id)),
         };
         let now = Now { id: self.id, at_ms: purchase.at_ms, shard_seq, request_hash };
         bought(activity, &Bought { reservation, user, quantity, held, version, figures }, &now)?;
         *self.applied_seq = shard_seq;
         Ok(())
-    }
-
-    /// Whether anything can be bought here.
-    pub const fn is_open(&self) -> bool {
-        self.activity.is_ok()
     }
 
     /// Units that are free to buy; 0 where there is no such activity.

@@ -8,6 +8,7 @@ use super::ids::{Ordinal, Position, ReservationId, UserId};
 use super::reservation::Slot;
 use super::slots::Slots;
 use super::table::{Table, Tables};
+pub(super) use super::user_table::FETCHED_TOGETHER;
 use super::user_table::{Place, User, UserTable};
 
 /// The longest chain that is walked.
@@ -137,28 +138,41 @@ impl Users {
         user.held = held;
         let last = user.last.replace(position);
         if last.is_some() || !self.indexed.is_empty() {
-            self.add_to_index(&slot, last, position, slots, ordinal);
+            let id = ReservationId::compose(ordinal, position);
+            self.add_to_index(slot.user(), slot.request_hash(), id, last, slots);
         }
         slot.after(last)
     }
 
-    /// Adds the reservation at `position` to its user's index, where the chain before it, which
-    /// ends at `last`, has one or is too long to do without.
-    #[inline(never)]
-    fn add_to_index(
+    /// [`Users::accept`] for the next reservation of a snapshot, whose user's units are told apart.
+    #[inline]
+    pub(super) fn restore(
         &mut self,
-        slot: &Slot,
-        last: Option<Position>,
+        slot: Slot,
         position: Position,
         slots: &Slots,
         ordinal: Ordinal,
+    ) -> Slot {
+        let (place, _) = self.table.find(slot.user());
+        self.accept(place, slot, 0, position, slots, ordinal)
+    }
+
+    /// Adds the reservation `id` to its user's index, where the chain before it, which ends at
+    /// `last`, has one or is too long to do without.
+    #[inline(never)]
+    fn add_to_index(
+        &mut self,
+        user: UserId,
+        request_hash: u128,
+        id: ReservationId,
+        last: Option<Position>,
+        slots: &Slots,
     ) {
-        let id = ReservationId::compose(ordinal, position);
-        if let Some(index) = self.index_mut(slot.user()) {
-            index.insert(slot.request_hash(), id);
+        if let Some(index) = self.index_mut(user) {
+            index.insert(request_hash, id);
         } else if chain(last, slots).nth(CHAIN_LENGTH_MAX - 1).is_some() {
-            let index = self.make_index(slot.user(), last, slots, ordinal);
-            index.insert(slot.request_hash(), id);
+            let index = self.make_index(user, last, slots, id.ordinal());
+            index.insert(request_hash, id);
         }
     }
 

@@ -30,6 +30,12 @@ const PART_LINES_MAX: usize = 1_024;
 /// Parts from which on lines are fetched ahead: with fewer the table takes a megabyte at most.
 const FETCHED_PARTS_MIN: usize = 16;
 
+/// Users that are fetched at once: more than the processor reads from memory side by side, few
+/// enough that what was fetched is at hand still when its turn comes.
+pub(super) const FETCHED_TOGETHER: usize = 64;
+
+const _: () = assert!(FETCHED_TOGETHER <= u64::BITS as usize, "a bit stands for each");
+
 /// What is known of a user: 16 bytes with the id.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct User {
@@ -53,7 +59,8 @@ pub(super) struct Place {
     hash: u64,
     part: u32,
     line: u32,
-    entry: u8,
+    /// As wide as it is copied: a narrow one is read back before it was written.
+    entry: usize,
 }
 
 /// The table.
@@ -101,27 +108,47 @@ impl UserTable {
             place = self.make_room(place, id);
         }
         let part = &mut self.parts[place.part as usize];
-        let entry = &mut part.lines[place.line as usize].0[usize::from(place.entry)];
+        let entry = &mut part.lines[place.line as usize].0[place.entry];
         part.count += u32::from(entry.is_none());
         let user = entry.get_or_insert(User { id, held: 0, last: None });
         assert!(user.id == id, "a place is used before the table changes");
         user
     }
 
-    /// Reads the home line of each of `users`. The reads do not wait for each other, so the lines
-    /// come from memory side by side, and who looks the users up next finds them at hand.
-    pub(super) fn fetch(&self, users: impl Iterator<Item = UserId>) {
+    /// Reads the lines of each of `users`. The reads do not wait for each other, so the lines come
+    /// from memory side by side, and who looks the users up next finds them at hand.
+    pub(super) fn fetch(&self, mut users: impl Iterator<Item = UserId>) {
         // A table that the processor's own memory holds is at hand anyway.
         if self.parts.len() < FETCHED_PARTS_MIN {
             return;
         }
-        let is_taken = |id| {
+        while self.fetch_some(users.by_ref().take(FETCHED_TOGETHER)) {}
+    }
+
+    /// The same for [`FETCHED_TOGETHER`] at most; whether there was one.
+    fn fetch_some(&self, users: impl Iterator<Item = UserId>) -> bool {
+        let mut next = [(0, 0); FETCHED_TOGETHER];
+        let (mut count, mut full) = (0, 0u64);
+        for (at, id) in users.enumerate() {
             let hash = self.hasher.hash_one(id);
-            let part = &self.parts[self.directory[prefix(hash, self.depth)] as usize];
-            part.lines[part.home(hash)].0[0].is_some()
-        };
+            let index = self.directory[prefix(hash, self.depth)];
+            let part = &self.parts[index as usize];
+            let home = part.home(hash);
+            next[at] = (index, part.after(home));
+            full |= u64::from(part.lines[home].0[LINE_USERS - 1].is_some()) << at;
+            count += 1;
+        }
+        // What does not fit a full line stands in the next. A processor that guesses at each line
+        // whether it is full guesses wrong too often: all homes are here before the first is asked.
+        let mut taken = 0;
+        while full != 0 {
+            let (index, line) = next[full.trailing_zeros() as usize];
+            taken += usize::from(self.parts[index as usize].lines[line].0[0].is_some());
+            full &= full - 1;
+        }
         // The count is good for nothing, but the compiler must not find out.
-        std::hint::black_box(users.filter(|id| is_taken(*id)).count());
+        std::hint::black_box(taken);
+        count > 0
     }
 
     /// The users, in no order that anything may rest on.
@@ -133,8 +160,7 @@ impl UserTable {
     #[inline]
     fn has_room(&self, place: Place) -> bool {
         let Some(part) = self.parts.get(place.part as usize) else { return false };
-        part.count < part.count_max
-            || part.lines[place.line as usize].0[usize::from(place.entry)].is_some()
+        part.count < part.count_max || part.lines[place.line as usize].0[place.entry].is_some()
     }
 
     /// Makes room for the user `id`, who is not there; where that is, once there is.
@@ -189,10 +215,10 @@ impl Part {
     /// The line and the entry of `id`, or those of the vacancy where it would come: there is
     /// always one, for a part is never full.
     #[inline]
-    fn find(&self, hash: u64, id: UserId) -> (u32, u8, Option<&User>) {
+    fn find(&self, hash: u64, id: UserId) -> (u32, usize, Option<&User>) {
         let mut line = self.home(hash);
         loop {
-            for (entry, user) in (0..).zip(&self.lines[line].0) {
+            for (entry, user) in self.lines[line].0.iter().enumerate() {
                 let user = user.as_ref();
                 if user.is_none_or(|user| user.id == id) {
                     #[expect(clippy::cast_possible_truncation, reason = "a part is small")]

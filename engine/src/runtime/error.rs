@@ -106,16 +106,11 @@ pub(crate) enum ReplayError {
 
 /// What replay can check beyond a single event, for the tools.
 pub(crate) trait Witness {
-    /// Whether it looks at what it sees: where not, events need not be put together for it.
-    const LOOKS: bool = true;
-
     /// Sees every event, after it was applied.
     fn saw(&mut self, event: &Event<'_>);
 }
 
 impl Witness for () {
-    const LOOKS: bool = false;
-
     fn saw(&mut self, _event: &Event<'_>) {}
 }
 

@@ -1,6 +1,7 @@
 //! The shards over a log: everything that needs a clock, a lock, a file or a thread.
 
 pub(crate) mod adopt;
+pub(crate) mod ahead;
 pub(crate) mod archive;
 pub(crate) mod calls;
 pub(crate) mod clock;

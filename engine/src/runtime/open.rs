@@ -12,7 +12,10 @@ use wal::device::{AppendChoice, Appends, Device};
 use wal::limits::{
     BATCH_FRAME_DIVISOR, FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT,
 };
-use wal::{Format, Log, Lsn, OnFatal, Opening, PosixDevice, Progress, RetentionLimits, SinkClass};
+use wal::{
+    Format, Log, Lsn, OnFatal, Opening, PosixDevice, Progress, Rejection, RetentionLimits,
+    SinkClass,
+};
 
 use super::clock::{BEHIND_MS_MAX, Clock, Clocks, TimeSource};
 use super::controls::Controls;
@@ -20,7 +23,7 @@ use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
 use super::owner::Owner;
 use super::recovered::Recovered;
-use super::replay::Replayed;
+use super::replay::{Replayed, replay};
 use super::sinks::Ordered;
 use super::snapshots::{House, OnSnapshot, SNAPSHOT_AFTER_BYTES, load};
 use crate::core::ids::OrderPrefix;
@@ -241,7 +244,9 @@ impl Engine {
         let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
         let mut replayed =
             begin(&mut opening, || Replayed::new(format.shard_count, &owner, table_seed, ()))?;
-        let judged = opening.replay_into(&mut replayed)?;
+        let (judged, applied) = replay(&mut replayed, |records| opening.replay_into(records));
+        applied.map_err(|Rejection { lsn, why }| wal::OpenError::Rejected { lsn, why })?;
+        let judged = judged?;
         let clocks = Clocks::of(options.time);
         let (opened_ms, last_ms) = (clocks.wall_ms(), replayed.last_ms);
         if opened_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {
@@ -314,14 +319,13 @@ fn begin(
     opening: &mut Opening,
     fresh: impl Fn() -> Replayed<()>,
 ) -> Result<Replayed<()>, OpenError> {
-    while let Some(mut snapshot) = opening.next_snapshot()? {
-        let mut replayed = fresh();
-        match load(&mut snapshot, &mut replayed, |_| true) {
-            Ok(()) => return Ok(replayed),
-            Err(why) => opening.reject_snapshot(&why),
-        }
-    }
-    Ok(fresh())
+    let mut replayed = fresh();
+    let is_loaded = opening.load_snapshot(&mut |snapshot| {
+        // What of a damaged one was loaded is let go first.
+        replayed = fresh();
+        load(snapshot, &mut replayed, |_| true)
+    })?;
+    Ok(if is_loaded { replayed } else { fresh() })
 }
 
 fn random(device: &dyn Device) -> Result<u64, OpenError> {

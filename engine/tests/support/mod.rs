@@ -3,7 +3,7 @@
 use engine::core::digest::digest;
 use engine::core::shard::{Shard, ShardSeed};
 use engine::core::snapshot::{
-    IMAGE_VERSION, ShardLoader, decode_image, encode_image, image_kind, walk_shard,
+    IMAGE_VERSION, Images, ShardLoader, encode_image, image_kind, walk_shard,
 };
 
 /// A shard's items as a snapshot holds them: kind and bytes.
@@ -23,8 +23,15 @@ pub(crate) fn items(shard: &Shard) -> Vec<(u8, Vec<u8>)> {
 pub(crate) fn reloaded(shard: &Shard, table_seed: u64) -> Shard {
     let seed = ShardSeed { table_seed, requests: *shard.requests() };
     let mut loader = ShardLoader::new(seed, shard.applied_seq());
-    for (kind, bytes) in items(shard) {
-        loader.take(&decode_image(kind, IMAGE_VERSION, &bytes).unwrap()).unwrap();
-    }
+    loader.take(&images(&items(shard))).unwrap();
     loader.finish(digest(shard)).unwrap()
+}
+
+/// Items, decoded.
+pub(crate) fn images(items: &[(u8, Vec<u8>)]) -> Images {
+    let mut images = Images::default();
+    for (kind, bytes) in items {
+        images.push(*kind, IMAGE_VERSION, bytes).unwrap();
+    }
+    images
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::{DRAFT_PATH, SnapshotError, SnapshotInfo, SnapshotReader, list};
+use super::{DRAFT_PATH, Lane, SnapshotError, SnapshotInfo, SnapshotReader, list};
 use crate::control::Control;
 use crate::device::Device;
 use crate::error::OpenError;
@@ -18,6 +18,7 @@ use crate::start::Start;
 pub(crate) struct Candidates {
     /// Not tried yet, oldest first.
     left: Vec<SnapshotInfo>,
+    /// Given last: where the log is read on from it, unless it turns out to be none.
     start: Option<(SnapshotInfo, Start)>,
     damaged: Vec<(SnapshotInfo, String)>,
 }
@@ -36,9 +37,47 @@ impl Candidates {
         control: &Control,
         progress: &Progress,
     ) -> Result<Option<SnapshotReader>, OpenError> {
+        self.find(|info| open(device, control, info, progress))
+    }
+
+    /// Gives the newest ones not tried yet to `load`, which reads each to its end, until one is
+    /// whole and is taken. Tells whether one was.
+    pub(crate) fn load<E: fmt::Display>(
+        &mut self,
+        device: &dyn Device,
+        control: &Control,
+        progress: &Progress,
+        load: &mut dyn FnMut(&mut SnapshotReader) -> Result<(), E>,
+    ) -> Result<bool, OpenError> {
+        loop {
+            let opened = self.find(|info| {
+                let mut reader = open_unread(device, control, info)?;
+                progress.expect(info.bytes);
+                reader.watch(progress);
+                let start = start(&reader, &[]);
+                Ok((reader, start))
+            })?;
+            let Some(mut reader) = opened else { return Ok(false) };
+            match load(&mut reader) {
+                Ok(()) => {
+                    let lanes = reader.lanes().unwrap_or_else(|| {
+                        panic!("{} was taken before it was read to its end", reader.path())
+                    });
+                    self.start = self.start.take().map(|(info, _)| (info, start(&reader, lanes)));
+                    return Ok(true);
+                }
+                Err(why) => self.reject(&why),
+            }
+        }
+    }
+
+    fn find(
+        &mut self,
+        open: impl Fn(SnapshotInfo) -> Result<(SnapshotReader, Start), SnapshotError>,
+    ) -> Result<Option<SnapshotReader>, OpenError> {
         self.start = None;
         while let Some(info) = self.left.pop() {
-            match open(device, control, info, progress) {
+            match open(info) {
                 Ok((reader, start)) => {
                     self.start = Some((info, start));
                     return Ok(Some(reader));
@@ -58,7 +97,10 @@ impl Candidates {
 
     pub(crate) fn reject(&mut self, why: &dyn fmt::Display) {
         if let Some((info, start)) = self.start.take() {
-            self.damaged.push((info, format!("{}: {why}", start.path)));
+            let why = why.to_string();
+            let names_itself = why.starts_with(&start.path);
+            let line = if names_itself { why } else { format!("{}: {why}", start.path) };
+            self.damaged.push((info, line));
         }
     }
 
@@ -84,22 +126,33 @@ impl Candidates {
 pub(crate) fn open(
     device: &dyn Device,
     control: &Control,
-    SnapshotInfo { lsn, bytes }: SnapshotInfo,
+    info: SnapshotInfo,
     progress: &Progress,
 ) -> Result<(SnapshotReader, Start), SnapshotError> {
-    let shard_count = control.format.shard_count;
-    let mut reader = SnapshotReader::open(device, lsn, control.log_uuid, shard_count)?;
+    let mut reader = open_unread(device, control, info)?;
     // Read twice: to be checked, and by its owner.
-    progress.expect(2 * bytes);
+    progress.expect(2 * info.bytes);
     reader.watch(progress);
     let lanes = reader.check()?;
-    let start = Start {
-        lsn,
+    let start = start(&reader, &lanes);
+    Ok((reader, start))
+}
+
+fn open_unread(
+    device: &dyn Device,
+    control: &Control,
+    info: SnapshotInfo,
+) -> Result<SnapshotReader, SnapshotError> {
+    SnapshotReader::open(device, info.lsn, control.log_uuid, control.format.shard_count)
+}
+
+fn start(reader: &SnapshotReader, lanes: &[Lane]) -> Start {
+    Start {
+        lsn: reader.lsn(),
         chain: reader.chain(),
         shard_seqs: lanes.iter().map(|lane| lane.seq).collect(),
         path: reader.path().to_owned(),
-    };
-    Ok((reader, start))
+    }
 }
 
 /// Finishes what a crash interrupted and sets damaged snapshots aside: segments that were given

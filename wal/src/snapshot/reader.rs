@@ -117,13 +117,19 @@ pub struct SnapshotReader {
     offset: u64,
     pieces: u64,
     items: u64,
-    lanes: u32,
     /// The lane that the next piece continues.
     open: Option<Lane>,
+    /// The lanes that were read to their ends.
+    lanes: Vec<Lane>,
     buffer: Blocks,
+    /// Over the header's block, and over all that was read.
+    head: Hasher,
     total: Hasher,
     progress: Progress,
 }
+
+/// From this length on a thread reads ahead: a shorter one is read before that has begun.
+const AHEAD_BYTES_MIN: u64 = 4 << 20;
 
 impl SnapshotReader {
     /// Opens the snapshot of `lsn` and reads its two ends.
@@ -139,7 +145,7 @@ impl SnapshotReader {
             let path = path.clone();
             move |source| SnapshotError::Io { op, path, source }
         };
-        let file = device.open_uncached(&name).map_err(io("open"))?;
+        let mut file = device.open_uncached(&name).map_err(io("open"))?;
         let bytes = file.length().map_err(io("read"))?;
         let damaged =
             |offset, what| Err(SnapshotError::Damaged { path: path.clone(), offset, what });
@@ -156,8 +162,8 @@ impl SnapshotReader {
         if !ours || header.lsn != lsn || !is_zero(&block.bytes()[super::format::HEADER_BYTES..]) {
             return damaged(0, "belongs to another log, or has a wrong name");
         }
-        let mut total = Hasher::new();
-        total.update(block.bytes());
+        let mut head = Hasher::new();
+        head.update(block.bytes());
         let end = bytes.saturating_sub(BLOCK);
         if !bytes.is_multiple_of(BLOCK) || end < BLOCK {
             return damaged(bytes, "is cut off");
@@ -168,9 +174,12 @@ impl SnapshotReader {
             Some(footer) if footer.lsn == lsn && footer.file_bytes == bytes && padded => footer,
             _ => return damaged(end, "has no end"),
         };
+        if bytes >= AHEAD_BYTES_MIN {
+            file = device.open_ahead(&name, BLOCK, end).map_err(io("open"))?;
+        }
         let buffer_bytes = usize::try_from(bytes).unwrap_or(PIECE_BYTES_MAX);
         let buffer = Blocks::for_bytes(buffer_bytes.min(PIECE_BYTES_MAX));
-        let (offset, pieces, items, lanes, open) = (BLOCK, 0, 0, 0, None);
+        let (offset, pieces, items, open) = (BLOCK, 0, 0, None);
         Ok(Self {
             path,
             file,
@@ -180,10 +189,11 @@ impl SnapshotReader {
             offset,
             pieces,
             items,
-            lanes,
             open,
+            lanes: Vec::new(),
             buffer,
-            total,
+            total: head.clone(),
+            head,
             progress: Progress::default(),
         })
     }
@@ -225,54 +235,36 @@ impl SnapshotReader {
 
     /// Goes back to the first lane.
     pub fn rewind(&mut self) {
-        (self.offset, self.pieces, self.items, self.lanes) = (BLOCK, 0, 0, 0);
+        (self.offset, self.pieces, self.items) = (BLOCK, 0, 0);
         self.open = None;
+        self.lanes.clear();
+        self.total = self.head.clone();
     }
 
-    /// Reads all of it: a snapshot that passes here is whole.
+    /// Reads all of it, and goes back to the first lane: a snapshot that passes here is whole.
     pub(crate) fn check(&mut self) -> Result<Vec<Lane>, SnapshotError> {
         if planted::has(Bug::DamagedSnapshotAccepted) {
-            return self.lanes_unchecked();
+            while let Ok(Some(_)) = self.next_piece() {}
+        } else {
+            while self.next_piece()?.is_some() {}
         }
-        let mut lanes = Vec::new();
-        while let Some(piece) = self.next_piece()? {
-            let (lane, last) = (piece.lane, piece.last);
-            if last {
-                lanes.push(lane);
-            }
-            let end = round_up(PIECE_HEADER_BYTES + piece.items.len());
-            let read = self.buffer.bytes().get(..end).unwrap_or_default();
-            self.total.update(read);
-        }
-        if self.total.clone().finalize() != self.footer.total_crc {
-            return Err(self.damaged("the sum over the file"));
-        }
+        let lanes = self.lanes.clone();
         self.rewind();
         Ok(lanes)
     }
 
-    fn lanes_unchecked(&mut self) -> Result<Vec<Lane>, SnapshotError> {
-        let mut lanes = Vec::new();
-        while let Ok(Some(piece)) = self.next_piece() {
-            if piece.last {
-                lanes.push(piece.lane);
-            }
-        }
-        self.rewind();
-        Ok(lanes)
+    /// The lanes, where all of it was read: [`next_piece`](Self::next_piece) has said `None`.
+    pub(crate) fn lanes(&self) -> Option<&[Lane]> {
+        (self.offset + BLOCK == self.bytes).then_some(&self.lanes)
     }
 
-    /// The next piece, or `None` after the last lane.
+    /// The next piece, or `None` after the last lane: then all of it was read, and is whole.
     ///
     /// # Errors
     /// [`SnapshotError`]: what was read before stands, but the snapshot as a whole does not.
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, SnapshotError> {
         if self.offset + BLOCK == self.bytes {
-            let whole = self.pieces == self.footer.pieces
-                && self.items == self.footer.items
-                && self.lanes == u32::from(self.header.shard_count) + 1
-                && self.open.is_none();
-            return if whole { Ok(None) } else { Err(self.damaged("a piece is missing")) };
+            return self.check_end().map(|()| None);
         }
         let header = self.read_piece()?;
         let lane = Lane { shard: header.shard, seq: header.lane_seq, digest: header.lane_digest };
@@ -284,18 +276,36 @@ impl SnapshotReader {
             return Err(self.damaged("a piece is out of place"));
         }
         let payload = PIECE_HEADER_BYTES..PIECE_HEADER_BYTES + header.payload_bytes as usize;
-        self.offset += round_up(payload.end) as u64;
-        self.progress.advance(round_up(payload.end) as u64);
+        let padded = round_up(payload.end);
+        self.total.update(self.buffer.bytes().get(..padded).unwrap_or_default());
+        self.offset += padded as u64;
+        self.progress.advance(padded as u64);
         self.pieces += 1;
         self.items += u64::from(header.items);
-        self.lanes += u32::from(header.last);
+        self.lanes.extend(header.last.then_some(lane));
         self.open = (!header.last).then_some(lane);
         let items = self.buffer.bytes().get(payload).unwrap_or_default();
         Ok(Some(Piece { lane, last: header.last, items }))
     }
 
+    /// Holds what was read against what the footer says of the whole.
+    fn check_end(&self) -> Result<(), SnapshotError> {
+        let is_complete = self.pieces == self.footer.pieces
+            && self.items == self.footer.items
+            && self.lanes.len() == usize::from(self.header.shard_count) + 1
+            && self.open.is_none();
+        if !is_complete {
+            return Err(self.damaged("a piece is missing"));
+        }
+        let is_sound = self.total.clone().finalize() == self.footer.total_crc;
+        if !is_sound && !planted::has(Bug::DamagedSnapshotAccepted) {
+            return Err(self.damaged("the sum over the file"));
+        }
+        Ok(())
+    }
+
     fn next_shard(&self) -> u16 {
-        match u16::try_from(self.lanes) {
+        match u16::try_from(self.lanes.len()) {
             Ok(next) if next < self.header.shard_count => next,
             _ => CONTROL_SHARD,
         }
@@ -321,9 +331,10 @@ impl SnapshotReader {
         if !sound && !planted::has(Bug::DamagedSnapshotAccepted) {
             return Err(self.damaged("a piece's checksum"));
         }
-        let items = Items(body);
-        let bytes: usize = items.clone().map(|item| ITEM_HEADER_BYTES + item.body.len()).sum();
-        if items.count() != header.items as usize || bytes != body.len() {
+        let count = |(count, bytes): (usize, usize), item: Item<'_>| {
+            (count + 1, bytes + ITEM_HEADER_BYTES + item.body.len())
+        };
+        if Items(body).fold((0, 0), count) != (header.items as usize, body.len()) {
             return Err(self.damaged("a piece's items do not fit it"));
         }
         Ok(header)

@@ -1,18 +1,20 @@
 //! From images back to state.
 
 use super::Image;
+use super::images::{Images, Run, image_kinds};
 use crate::core::activity::{Activity, Flags};
 use crate::core::command::ActivityFigures;
 use crate::core::control::Control;
 use crate::core::digest::digest;
 use crate::core::event::Status;
-use crate::core::ids::{ActivityId, Position};
+use crate::core::ids::{ActivityId, Position, ReservationId, UserId};
 use crate::core::publication::Publication;
 use crate::core::reservation::Slot;
 use crate::core::shard::{Place, Shard, ShardSeed, Tombstone};
 use crate::core::side::{
     Adopted, DeadLetter, OpenRefund, Operation, OperationKind, Payment, Refund, Refunds,
 };
+use crate::core::user::FETCHED_TOGETHER;
 
 /// Why images are not the state of a shard. Their checksums held: the program that wrote them, or
 /// this one, has a fault.
@@ -48,24 +50,43 @@ impl ShardLoader {
         Self { shard, current: None }
     }
 
-    /// Has what is known of the users of the next images fetched from memory side by side: of those
-    /// that belong to the activity begun last, which are nearly all.
-    pub fn look_ahead(&self, images: &[Image<'_>]) {
-        if let Some((_, Place::Live(activity))) = &self.current {
-            activity.users.fetch(images.iter().filter_map(|image| match *image {
-                Image::Reservation { user, .. }
-                | Image::Adopted { user, .. }
-                | Image::User { user, .. } => Some(user),
-                _ => None,
-            }));
-        }
-    }
-
-    /// Takes the next image.
+    /// Takes the next images.
     ///
     /// # Errors
     /// [`LoadError`]; the shard is of no use any more.
-    pub fn take(&mut self, image: &Image<'_>) -> Result<(), LoadError> {
+    pub fn take(&mut self, images: &Images) -> Result<(), LoadError> {
+        let mut reservations = images.reservations.as_slice();
+        let mut users = images.users.as_slice();
+        for run in &images.runs {
+            match *run {
+                Run::Reservations(count) => {
+                    let (these, others) = reservations.split_at_checked(count).unwrap_or_default();
+                    let live = self.live(image_kinds::RESERVATION)?;
+                    add_reservations(live, these)?;
+                    reservations = others;
+                }
+                Run::Users(count) => {
+                    let (these, others) = users.split_at_checked(count).unwrap_or_default();
+                    add_users(self.live(image_kinds::USER)?, these);
+                    users = others;
+                }
+                Run::Other(index) => {
+                    images.other(index).map_or(Ok(()), |image| self.take_other(&image))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The activity begun last, to which an image of `kind` belongs.
+    fn live(&mut self, kind: u8) -> Result<&mut Activity, LoadError> {
+        match &mut self.current {
+            Some((_, Place::Live(activity))) => Ok(activity),
+            _ => Err(LoadError::OutOfPlace { kind }),
+        }
+    }
+
+    fn take_other(&mut self, image: &Image<'_>) -> Result<(), LoadError> {
         let out_of_place = LoadError::OutOfPlace { kind: super::image_kind(image) };
         match *image {
             Image::Activity { activity, .. } => {
@@ -98,7 +119,19 @@ impl ShardLoader {
     ///
     /// # Errors
     /// [`LoadError`].
-    pub fn finish(mut self, expected: u128) -> Result<Shard, LoadError> {
+    pub fn finish(self, expected: u128) -> Result<Shard, LoadError> {
+        self.finish_by(expected, digest)
+    }
+
+    /// The same, by a digest that is found in another way: on several threads, say.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn finish_by(
+        mut self,
+        expected: u128,
+        digest: impl FnOnce(&Shard) -> u128,
+    ) -> Result<Shard, LoadError> {
         self.end_activity()?;
         let due = self.shard.activities().filter_map(|(_, activity)| activity.next_due_ms(0)).min();
         self.shard.due_ms_min = due.unwrap_or(u64::MAX);
@@ -156,9 +189,7 @@ impl ShardLoader {
 /// Adds an image to its activity; `None` where it does not fit.
 fn fill(id: ActivityId, activity: &mut Activity, image: &Image<'_>) -> Option<()> {
     match *image {
-        Image::Reservation { .. } => reservation(activity, image)?,
         Image::Adopted { .. } => adopted(activity, image)?,
-        Image::User { user, held } => activity.users.set_held(user, held),
         Image::Payment { reservation, payment_no } => {
             activity.payments.insert(reservation, payment_no.into());
         }
@@ -236,35 +267,40 @@ fn open_refund(image: &Image<'_>) -> Option<OpenRefund> {
     })
 }
 
-/// The next reservation by position. What its user holds comes with the user's own image.
-fn reservation(activity: &mut Activity, image: &Image<'_>) -> Option<()> {
-    let Image::Reservation { reservation, .. } = *image else { return None };
-    let position = activity.own_position(reservation)?;
-    let next = Position::after(activity.slots.len()) == Some(position);
-    if !next || !activity.adopted.is_empty() {
-        return None;
+/// Adds the next reservations by position. What their users hold comes with the users' own images.
+fn add_reservations(
+    activity: &mut Activity,
+    reservations: &[(ReservationId, Slot)],
+) -> Result<(), LoadError> {
+    let out_of_place = LoadError::OutOfPlace { kind: image_kinds::RESERVATION };
+    if !activity.adopted.is_empty() {
+        return Err(out_of_place);
     }
-    let slot = slot(image)?;
-    let (slots, ordinal) = (&activity.slots, activity.ordinal);
-    let known = activity.users.look_up(slot.user(), slot.request_hash(), slots, ordinal);
-    let slot = activity.users.accept(known.place, slot, 0, position, slots, ordinal);
-    activity.slots.push(slot);
-    Some(())
+    for together in reservations.chunks(FETCHED_TOGETHER) {
+        activity.users.fetch(together.iter().map(|(_, slot)| slot.user()));
+        for (reservation, slot) in together {
+            let next = Position::after(activity.slots.len());
+            let position = activity.own_position(*reservation).filter(|it| Some(*it) == next);
+            let position = position.ok_or(out_of_place)?;
+            let (slots, ordinal) = (&activity.slots, activity.ordinal);
+            let slot = activity.users.restore(*slot, position, slots, ordinal);
+            activity.slots.push(slot);
+        }
+    }
+    Ok(())
+}
+
+fn add_users(activity: &mut Activity, users: &[(UserId, u32)]) {
+    for together in users.chunks(FETCHED_TOGETHER) {
+        activity.users.fetch(together.iter().map(|(user, _)| *user));
+        together.iter().for_each(|(user, held)| activity.users.set_held(*user, *held));
+    }
 }
 
 fn adopted(activity: &mut Activity, image: &Image<'_>) -> Option<()> {
-    let Image::Adopted { reservation: id, old_id, order_no, .. } = *image else { return None };
-    let slot = slot(image)?;
-    activity.users.adopt(&slot, 0, id, &activity.slots, activity.ordinal);
-    if slot.status() == Status::Reserved {
-        activity.adopted_unpaid.insert((slot.created_ms(), id));
-    }
-    let before = activity.adopted.insert(id, Adopted { slot, old_id, order_no: order_no.into() });
-    before.is_none().then_some(())
-}
-
-fn slot(image: &Image<'_>) -> Option<Slot> {
-    let (Image::Reservation {
+    let Image::Adopted {
+        reservation: id,
+        old_id,
         user,
         quantity,
         status,
@@ -273,26 +309,20 @@ fn slot(image: &Image<'_>) -> Option<Slot> {
         updated_ms,
         shard_seq,
         request_hash,
-        ..
-    }
-    | Image::Adopted {
-        user,
-        quantity,
-        status,
-        attempts,
-        created_ms,
-        updated_ms,
-        shard_seq,
-        request_hash,
-        ..
-    }) = *image
+        order_no,
+    } = *image
     else {
         return None;
     };
     let mut slot = Slot::new(user, quantity, request_hash, created_ms, shard_seq);
     slot.set_status(status, updated_ms);
     slot.set_attempts(attempts);
-    Some(slot)
+    activity.users.adopt(&slot, 0, id, &activity.slots, activity.ordinal);
+    if slot.status() == Status::Reserved {
+        activity.adopted_unpaid.insert((slot.created_ms(), id));
+    }
+    let before = activity.adopted.insert(id, Adopted { slot, old_id, order_no: order_no.into() });
+    before.is_none().then_some(())
 }
 
 /// Loads the control lane.
@@ -308,11 +338,19 @@ impl ControlLoader {
         Self { control: Control::after(seq), last_ms: 0 }
     }
 
-    /// Takes the next image.
+    /// Takes the next images.
     ///
     /// # Errors
     /// [`LoadError`]; the state is of no use any more.
-    pub fn take(&mut self, image: &Image<'_>) -> Result<(), LoadError> {
+    pub fn take(&mut self, images: &Images) -> Result<(), LoadError> {
+        images.runs.iter().try_for_each(|run| match *run {
+            Run::Reservations(_) => Err(LoadError::OutOfPlace { kind: image_kinds::RESERVATION }),
+            Run::Users(_) => Err(LoadError::OutOfPlace { kind: image_kinds::USER }),
+            Run::Other(index) => images.other(index).map_or(Ok(()), |image| self.take_one(&image)),
+        })
+    }
+
+    fn take_one(&mut self, image: &Image<'_>) -> Result<(), LoadError> {
         match *image {
             Image::Control { key, value, expires_ms } => {
                 self.control.restore_setting(key, value, expires_ms);

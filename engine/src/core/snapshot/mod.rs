@@ -2,12 +2,15 @@
 //!
 //! [`walk`](mod@walk) takes every field of the state apart by name, so that one added without a
 //! word here does not compile; [`load`](mod@load) puts it together again, and what comes out has
-//! the same digest as what went in. What follows from other state is not written: chains and
+//! the same digest as what went in. Bytes are [decoded](Images) apart from that, so that another
+//! thread can do it. What follows from other state is not written: chains and
 //! indexes of users, who is unpaid among the adopted, the ordinals given out.
 
+mod images;
 mod load;
 mod walk;
 
+pub use self::images::Images;
 pub use load::{ControlLoader, LoadError, ShardLoader};
 pub use walk::{walk_control, walk_shard};
 

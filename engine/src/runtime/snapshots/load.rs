@@ -1,12 +1,20 @@
 //! From a snapshot to state.
+//!
+//! A large one takes three threads: one reads ahead, one checks and decodes what was read, one
+//! makes state of it. Where a lane ends they find its digest together.
+
+use std::sync::mpsc::channel;
+use std::thread::{self, Builder};
 
 use wal::{CONTROL_SHARD, Lane, SnapshotError, SnapshotReader};
 
+use super::super::ahead::{Feed, Stage, Stopped, beside};
 use super::super::error::Witness;
 use super::super::replay::Replayed;
 use crate::core::codec::CodecError;
-use crate::core::shard::ShardSeed;
-use crate::core::snapshot::{ControlLoader, Image, LoadError, ShardLoader, decode_image};
+use crate::core::digest::{digest, digest_by, users_digest};
+use crate::core::shard::{Shard, ShardSeed};
+use crate::core::snapshot::{ControlLoader, Images, LoadError, ShardLoader};
 
 /// Why a snapshot can't be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -23,8 +31,24 @@ pub enum SnapshotLoadError {
     Load(#[from] LoadError),
 }
 
-/// Images that are taken together: more users than the processor fetches at once.
-const IMAGES_AHEAD: usize = 64;
+/// Batches that are loaded by the thread that reads them: some 4 MiB, which take no longer than
+/// another thread takes to come and help.
+const BATCHES_ALONE: usize = 32;
+
+/// Images that are handed over together at most.
+const BATCH_IMAGES: usize = 2_048;
+
+/// Reservations from which on a shard's digest is found by two threads.
+const RESERVATIONS_DIGESTED_ALONE: usize = 65_536;
+
+/// The next images of a lane.
+#[derive(Default)]
+struct Batch {
+    lane: Option<Lane>,
+    images: Images,
+    /// Nothing of the lane comes after them.
+    last: bool,
+}
 
 enum Loader {
     Shard(ShardLoader),
@@ -39,53 +63,101 @@ impl Loader {
         }
     }
 
-    fn take(&mut self, images: &[Image<'_>]) -> Result<(), LoadError> {
+    fn take(&mut self, images: &Images) -> Result<(), LoadError> {
         match self {
-            Self::Shard(shard) => {
-                shard.look_ahead(images);
-                images.iter().try_for_each(|image| shard.take(image))
-            }
-            Self::Control(control) => images.iter().try_for_each(|image| control.take(image)),
+            Self::Shard(shard) => shard.take(images),
+            Self::Control(control) => control.take(images),
         }
     }
 }
 
+/// Lanes on their way to state.
+struct Loading<'a, W> {
+    state: &'a mut Replayed<W>,
+    loader: Option<Loader>,
+}
+
+impl<W: Witness + Send> Stage for Loading<'_, W> {
+    type Batch = Batch;
+    type Error = LoadError;
+
+    fn apply(&mut self, batch: &Batch) -> Result<(), LoadError> {
+        let Some(lane) = &batch.lane else { return Ok(()) };
+        let seed = self.state.seed;
+        self.loader.get_or_insert_with(|| Loader::new(lane, seed)).take(&batch.images)?;
+        if !batch.last {
+            return Ok(());
+        }
+        match self.loader.take() {
+            Some(Loader::Shard(shard)) => {
+                self.state.put(lane.shard, shard.finish_by(lane.digest, digest_beside)?);
+            }
+            Some(Loader::Control(control)) => {
+                let (control, last_ms) = control.finish(lane.digest)?;
+                self.state.put_control(control, last_ms);
+            }
+            None => {}
+        }
+        Ok(())
+    }
+}
+
 /// Loads the lanes that `wanted` names into an empty state, each held against its digest (W14).
-pub(crate) fn load<W: Witness>(
+/// Where it succeeds the snapshot was read to its end.
+pub(crate) fn load<W: Witness + Send>(
     reader: &mut SnapshotReader,
     state: &mut Replayed<W>,
     wanted: impl Fn(u16) -> bool,
 ) -> Result<(), SnapshotLoadError> {
-    let mut loader = None;
+    let mut loading = Loading { state, loader: None };
+    let (read, loaded) = beside(&mut loading, BATCHES_ALONE, |feed| read(reader, feed, wanted));
+    loaded?;
+    read
+}
+
+/// Reads lanes and gives their images to `feed`, as long as it takes them.
+fn read<W: Witness + Send>(
+    reader: &mut SnapshotReader,
+    feed: &mut Feed<'_, '_, Loading<'_, W>>,
+    wanted: impl Fn(u16) -> bool,
+) -> Result<(), SnapshotLoadError> {
+    let mut batch = Batch::default();
     while let Some(piece) = reader.next_piece()? {
-        let lane = piece.lane;
-        if !wanted(lane.shard) {
+        if !wanted(piece.lane.shard) {
             continue;
         }
-        let loading = loader.get_or_insert_with(|| Loader::new(&lane, state.seed));
         let mut items = piece.items();
-        let mut next = Vec::with_capacity(IMAGES_AHEAD);
-        loop {
-            next.clear();
-            for item in items.by_ref().take(IMAGES_AHEAD) {
-                next.push(decode_image(item.kind, item.kind_version, item.body)?);
+        let mut left = true;
+        while left {
+            batch.images.clear();
+            for item in items.by_ref().take(BATCH_IMAGES) {
+                batch.images.push(item.kind, item.kind_version, item.body)?;
             }
-            if next.is_empty() {
-                break;
+            left = items.clone().next().is_some();
+            (batch.lane, batch.last) = (Some(piece.lane), piece.last && !left);
+            match feed.give(batch) {
+                Ok(next) => batch = next,
+                // Why is told by the stage itself.
+                Err(Stopped) => return Ok(()),
             }
-            loading.take(&next)?;
-        }
-        if !piece.last {
-            continue;
-        }
-        match loader.take() {
-            Some(Loader::Shard(shard)) => state.put(lane.shard, shard.finish(lane.digest)?),
-            Some(Loader::Control(control)) => {
-                let (control, last_ms) = control.finish(lane.digest)?;
-                state.put_control(control, last_ms);
-            }
-            None => {}
         }
     }
     Ok(())
+}
+
+/// The digest of a shard: of a large one by two threads.
+fn digest_beside(shard: &Shard) -> u128 {
+    let reservations: usize = shard.activities().map(|(_, it)| it.slots().len()).sum();
+    if reservations < RESERVATIONS_DIGESTED_ALONE {
+        return digest(shard);
+    }
+    thread::scope(|scope| {
+        let (sender, sums) = channel();
+        let work = move || {
+            shard.activities().all(|(_, activity)| sender.send(users_digest(activity)).is_ok())
+        };
+        // Without a thread for it the sums are found here.
+        let _ = Builder::new().name("engine-digest".to_owned()).spawn_scoped(scope, work);
+        digest_by(shard, |activity| sums.recv().unwrap_or_else(|_| users_digest(activity)))
+    })
 }

@@ -3,14 +3,12 @@
 
 use std::io;
 
-use wal::{
-    CONTROL_SHARD, Lane, Lsn, RECORDS_TOGETHER, ReadError, SnapshotInfo, SnapshotReader,
-    SnapshotWriter,
-};
+use wal::{CONTROL_SHARD, Lane, Lsn, ReadError, SnapshotInfo, SnapshotReader, SnapshotWriter};
 
+use super::super::ahead::Stage as _;
 use super::super::engine::Engine;
 use super::super::error::ReplayError;
-use super::super::replay::Replayed;
+use super::super::replay::{Batch, Replayed};
 use super::{GROUP_BYTES_MAX, RESERVE_BYTES_MIN, RESERVE_BYTES_SCARCE, SnapshotLoadError, load};
 use crate::core::control::Control;
 use crate::core::digest::digest;
@@ -168,25 +166,28 @@ impl Engine {
         reader.seek(from)?;
         let rejected =
             |(lsn, why): (Lsn, ReplayError)| SnapshotMakeError::Rejected { lsn, why: why.into() };
+        let (mut batch, requests) = (Batch::default(), state.requests());
         while let Some(frame) = reader.next_frame()? {
             if stopped() {
                 return Err(SnapshotMakeError::Stopped);
             }
-            let mut next = Vec::with_capacity(RECORDS_TOGETHER);
             for record in frame.records() {
                 let record = record.map_err(|error| SnapshotMakeError::Rejected {
                     lsn: error.0,
                     why: error.into(),
                 })?;
                 if wanted(record.shard) {
-                    next.push(record);
+                    batch.push(&record, &requests);
                 } else if wanted(CONTROL_SHARD) {
                     state.pass(&record).map_err(|why| rejected((record.lsn, why)))?;
                 }
+                if batch.is_full() {
+                    state.apply(&batch).map_err(rejected)?;
+                    batch.clear();
+                }
             }
-            for records in next.chunks(RECORDS_TOGETHER) {
-                state.take_all(records).map_err(rejected)?;
-            }
+            state.apply(&batch).map_err(rejected)?;
+            batch.clear();
             if frame.last_lsn == to {
                 return Ok(frame.chain);
             }

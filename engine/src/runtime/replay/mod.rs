@@ -1,24 +1,32 @@
 //! From records to state: the same `apply` that made them.
 
+mod batch;
+
 use wal::{CONTROL_SHARD, Lsn, Record, Rejection, Replaying};
 
+pub(crate) use self::batch::Batch;
+use self::batch::{Bought, Run};
+use super::ahead::{Feed, Stage, Stopped, beside};
 use super::controls::note_floor;
 use super::directory::{Directory, shard_of};
 use super::error::{ReplayError, Witness};
 use super::owner::Owner;
-use crate::core::apply::{apply, replayed_hash};
-use crate::core::codec::{self, Purchase};
+use crate::core::apply::apply;
+use crate::core::codec;
 use crate::core::control::Control;
 use crate::core::event::Body;
+use crate::core::ids::ActivityId;
 use crate::core::request::RequestHasher;
 use crate::core::shard::{Shard, ShardSeed};
 use crate::planted::{self, Bug};
 
-impl<W: Witness> Replaying for Replayed<W> {
-    fn take(&mut self, records: &[Record<'_>]) -> Result<(), Rejection> {
-        self.take_all(records).map_err(|(lsn, why)| Rejection { lsn, why: why.into() })
-    }
-}
+/// Purchases whose users are fetched together: more than the processor fetches from memory side by
+/// side, few enough that what was fetched is at hand still when its turn comes.
+const FETCHED_TOGETHER: usize = 64;
+
+/// Batches that are applied by the thread that reads them: a log that holds no more is replayed
+/// before another thread has come to help.
+const BATCHES_ALONE: usize = 32;
 
 /// The state behind a log, as far as it was read.
 pub(crate) struct Replayed<W> {
@@ -69,59 +77,6 @@ impl<W: Witness> Replayed<W> {
         self.records += 1;
         self.witness.saw(&event);
         Ok(())
-    }
-
-    /// Takes the next records: purchases of one activity, in a rush nearly all of them, together.
-    pub(crate) fn take_all(&mut self, records: &[Record<'_>]) -> Result<(), (Lsn, ReplayError)> {
-        let mut left = records;
-        while let Some((first, others)) = left.split_first() {
-            let rejected = |why| (first.lsn, why);
-            left = match self.take_purchases(left)? {
-                0 => {
-                    self.take(first).map_err(rejected)?;
-                    others
-                }
-                taken => left.get(taken..).unwrap_or_default(),
-            };
-        }
-        Ok(())
-    }
-
-    /// Takes those records at the front that are purchases of one activity and in order by
-    /// themselves. Tells how many.
-    fn take_purchases(&mut self, records: &[Record<'_>]) -> Result<usize, (Lsn, ReplayError)> {
-        if W::LOOKS {
-            return Ok(0);
-        }
-        let Some((first, one)) = records.first().and_then(|record| Some((record, read(record)?)))
-        else {
-            return Ok(0);
-        };
-        let activity = one.activity;
-        if first.shard != shard_of(activity, self.shard_count()) {
-            return Ok(0);
-        }
-        let Some(shard) = self.shards.get_mut(usize::from(first.shard)) else { return Ok(0) };
-        let requests = *shard.requests();
-        let mut till = shard.till(activity, one.at_ms);
-        if !till.is_open() {
-            return Ok(0);
-        }
-        let purchases = records.iter().map_while(|record| {
-            let mut purchase = read(record)?;
-            purchase.at_ms += u64::from(planted::has(Bug::ReplayedAtAnotherTime));
-            (record.shard == first.shard && purchase.activity == activity).then_some(purchase)
-        });
-        let purchases: Vec<_> = purchases.collect();
-        till.fetch(purchases.iter().map(|purchase| purchase.user));
-        for (record, purchase) in records.iter().zip(&purchases) {
-            let request_hash = replayed_hash(&requests, purchase.request_id);
-            let taken = till.replay(purchase, record.shard_seq, request_hash);
-            taken.map_err(|why| (record.lsn, why.into()))?;
-            self.last_ms = self.last_ms.max(purchase.at_ms);
-        }
-        self.records += purchases.len() as u64;
-        Ok(purchases.len())
     }
 
     /// What activities cannot know of each other.
@@ -180,7 +135,108 @@ impl<W: Witness> Replayed<W> {
     }
 }
 
-/// A record's purchase, where it is one and in order by itself.
-fn read<'a>(record: &Record<'a>) -> Option<Purchase<'a>> {
-    Purchase::read(record.kind, record.kind_version, record.body)
+impl Stage for Replayed<()> {
+    type Batch = Batch;
+    type Error = (Lsn, ReplayError);
+
+    fn apply(&mut self, batch: &Batch) -> Result<(), (Lsn, ReplayError)> {
+        let mut purchases = batch.purchases.as_slice();
+        for run in &batch.runs {
+            match *run {
+                Run::Purchases { shard, activity, count } => {
+                    let (these, others) = purchases.split_at_checked(count).unwrap_or_default();
+                    self.take_purchases(shard, activity, these)?;
+                    purchases = others;
+                }
+                Run::Other(index) => {
+                    if let Some(record) = batch.other(index) {
+                        self.take(&record).map_err(|why| (record.lsn, why))?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Replayed<()> {
+    /// Takes the next records, which are purchases of one activity: in a rush nearly all are, and
+    /// what they need is fetched from memory side by side.
+    fn take_purchases(
+        &mut self,
+        found: u16,
+        activity: ActivityId,
+        purchases: &[Bought],
+    ) -> Result<(), (Lsn, ReplayError)> {
+        let Some(first) = purchases.first() else { return Ok(()) };
+        let expected = shard_of(activity, self.shard_count());
+        let shard = self.shards.get_mut(usize::from(found)).filter(|_| found == expected);
+        let Some(shard) = shard else {
+            return Err((first.lsn, ReplayError::Shard { found, expected }));
+        };
+        let mut till = shard.till(activity, first.at_ms);
+        for together in purchases.chunks(FETCHED_TOGETHER) {
+            till.fetch(together.iter().map(|it| it.user));
+            for it in together {
+                let (purchase, hash) = (it.purchase(activity), it.request_hash);
+                till.replay(&purchase, it.shard_seq, hash).map_err(|why| (it.lsn, why.into()))?;
+                self.last_ms = self.last_ms.max(it.at_ms);
+            }
+        }
+        self.records += purchases.len() as u64;
+        Ok(())
+    }
+
+    /// The hasher of the directory's request ids, for [`Batch::push`].
+    pub(crate) fn requests(&self) -> RequestHasher {
+        self.seed.requests
+    }
+}
+
+/// Replays what `read` hands over. A long log is read and decoded on this thread and applied on
+/// another. Returns what `read` did, and what became of its records: a record that cannot have
+/// happened comes before whatever was found behind it.
+pub(crate) fn replay<R>(
+    state: &mut Replayed<()>,
+    read: impl FnOnce(&mut dyn Replaying) -> R,
+) -> (R, Result<(), Rejection>) {
+    let requests = state.requests();
+    let (read, outcome) = beside(state, BATCHES_ALONE, |feed| {
+        let mut records = Records { feed, requests, batch: Batch::default() };
+        let read = read(&mut records);
+        // What waits yet is older than what ended the reading.
+        let _ = records.give();
+        read
+    });
+    (read, outcome.map_err(|(lsn, why)| Rejection { lsn, why: why.into() }))
+}
+
+/// Records on their way into batches.
+struct Records<'a, 'scope, 'env> {
+    feed: &'a mut Feed<'scope, 'env, Replayed<()>>,
+    requests: RequestHasher,
+    batch: Batch,
+}
+
+impl Records<'_, '_, '_> {
+    fn give(&mut self) -> Result<(), Stopped> {
+        if !self.batch.is_empty() {
+            self.batch = self.feed.give(std::mem::take(&mut self.batch))?;
+            self.batch.clear();
+        }
+        Ok(())
+    }
+}
+
+impl Replaying for Records<'_, '_, '_> {
+    fn take(&mut self, records: &[Record<'_>]) -> Result<(), Rejection> {
+        for record in records {
+            self.batch.push(record, &self.requests);
+            if self.batch.is_full() {
+                // Which record it was, and why, is told in the end.
+                self.give().map_err(|why| Rejection { lsn: record.lsn, why: why.into() })?;
+            }
+        }
+        Ok(())
+    }
 }

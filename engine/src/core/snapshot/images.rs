@@ -1,0 +1,116 @@
+//! Images decoded as far as no state is needed: the half of a load that can be done ahead.
+
+use super::{Image, decode_image};
+use crate::core::codec::CodecError;
+use crate::core::ids::{ReservationId, UserId};
+use crate::core::reservation::Slot;
+
+/// Kinds that are told of without an image at hand.
+pub(super) mod image_kinds {
+    pub(in super::super) const RESERVATION: u8 = 2;
+    pub(in super::super) const USER: u8 = 4;
+}
+
+/// The next images of a lane.
+#[derive(Debug, Default)]
+pub struct Images {
+    pub(super) runs: Vec<Run>,
+    pub(super) reservations: Vec<(ReservationId, Slot)>,
+    pub(super) users: Vec<(UserId, u32)>,
+    others: Vec<Other>,
+    bytes: Vec<u8>,
+}
+
+/// Images that follow one another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Run {
+    /// As many of the next reservations.
+    Reservations(usize),
+    /// As many of the next users.
+    Users(usize),
+    /// The image at this place among the others.
+    Other(usize),
+}
+
+/// Any other image; its bytes end at `end`, where those of the next begin.
+#[derive(Clone, Copy, Debug)]
+struct Other {
+    kind: u8,
+    version: u8,
+    end: usize,
+}
+
+impl Images {
+    /// Adds the image behind `body`, the bytes after an item's header that names `kind` and
+    /// `version`.
+    ///
+    /// # Errors
+    /// What is wrong with the bytes.
+    pub fn push(&mut self, kind: u8, version: u8, body: &[u8]) -> Result<(), CodecError> {
+        match decode_image(kind, version, body)? {
+            Image::User { user, held } => {
+                match self.runs.last_mut() {
+                    Some(Run::Users(count)) => *count += 1,
+                    _ => self.runs.push(Run::Users(1)),
+                }
+                self.users.push((user, held));
+            }
+            Image::Reservation {
+                reservation,
+                user,
+                quantity,
+                status,
+                attempts,
+                created_ms,
+                updated_ms,
+                shard_seq,
+                request_hash,
+            } => {
+                let mut slot = Slot::new(user, quantity, request_hash, created_ms, shard_seq);
+                slot.set_status(status, updated_ms);
+                slot.set_attempts(attempts);
+                match self.runs.last_mut() {
+                    Some(Run::Reservations(count)) => *count += 1,
+                    _ => self.runs.push(Run::Reservations(1)),
+                }
+                self.reservations.push((reservation, slot));
+            }
+            _ => {
+                self.runs.push(Run::Other(self.others.len()));
+                self.bytes.extend_from_slice(body);
+                self.others.push(Other { kind, version, end: self.bytes.len() });
+            }
+        }
+        Ok(())
+    }
+
+    /// The image at `index` among those that are neither reservations nor users.
+    pub(super) fn other(&self, index: usize) -> Option<Image<'_>> {
+        let before = index.checked_sub(1).and_then(|before| self.others.get(before));
+        let begin = before.map_or(0, |before| before.end);
+        let Other { kind, version, end } = *self.others.get(index)?;
+        decode_image(kind, version, self.bytes.get(begin..end)?).ok()
+    }
+
+    /// Empties it; the memory stays.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.reservations.clear();
+        self.users.clear();
+        self.others.clear();
+        self.bytes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::IMAGE_KINDS;
+    use super::image_kinds::{RESERVATION, USER};
+
+    #[test]
+    fn kinds_that_are_known_by_number_are_those_of_the_format() {
+        for known in [(RESERVATION, "Reservation"), (USER, "User")] {
+            assert!(IMAGE_KINDS.contains(&known), "{known:?}");
+        }
+    }
+}
