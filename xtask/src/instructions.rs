@@ -31,7 +31,7 @@ const BOUNDS: &[Bound] = &[
     Bound { work: "refused", instructions_max: 510, what: "a purchase above the limit" },
     Bound { work: "replayed", instructions_max: 566, what: "a purchase made before" },
     Bound { work: "hash", instructions_max: 272, what: "the hash of a UUID" },
-    Bound { work: "recovery", instructions_max: 1_197, what: "a purchase replayed at a start" },
+    Bound { work: "recovery", instructions_max: 1_165, what: "a purchase replayed at a start" },
 ];
 
 /// Bytes of the log that a reservation takes at most, in batches of 1,024, framing and padding

@@ -29,6 +29,7 @@ pub mod shard;
 pub mod side;
 pub mod slots;
 pub mod snapshot;
+pub mod stock;
 mod table;
 pub mod terms;
 pub mod till;

@@ -1,10 +1,25 @@
 //! An activity's reservations by position, in chunks: a million of them must not be moved at once
 //! because one more came, while the shard's lock is held.
 
+use super::ids::UserId;
 use super::reservation::Slot;
 
 /// Slots in a chunk: 56 KiB.
 const CHUNK_SLOTS: usize = 1024;
+
+/// An empty chunk that was made ahead.
+#[derive(Debug)]
+pub struct Chunk(Vec<Slot>);
+
+impl Chunk {
+    /// One whose memory was touched already.
+    pub fn touched() -> Self {
+        let user = UserId::new(1).unwrap_or_else(|| unreachable!("ids begin at 1"));
+        let mut slots = vec![Slot::new(user, 0, 0, 0, 0); CHUNK_SLOTS];
+        slots.clear();
+        Self(slots)
+    }
+}
 
 /// A dense array that grows by one chunk at a time.
 #[derive(Debug, Default)]
@@ -12,6 +27,8 @@ pub struct Slots {
     /// All full but the last. The first grows as it fills, for most activities are small.
     chunks: Vec<Vec<Slot>>,
     count: usize,
+    /// The next chunk, where somebody has made it ahead.
+    stocked: Option<Chunk>,
 }
 
 impl Slots {
@@ -33,6 +50,16 @@ impl Slots {
     /// The reservations, by position.
     pub fn iter(&self) -> impl Iterator<Item = &Slot> {
         self.chunks.iter().flatten()
+    }
+
+    /// Whether the next chunk is here already.
+    pub(super) const fn is_stocked(&self) -> bool {
+        self.stocked.is_some()
+    }
+
+    /// Keeps `chunk` for when the last one is full.
+    pub(super) fn stock(&mut self, chunk: Option<Chunk>) {
+        self.stocked = chunk;
     }
 
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Slot> {
@@ -57,7 +84,8 @@ impl Slots {
                 chunk.push(slot);
             }
             Some(_) => {
-                let mut chunk = Vec::with_capacity(CHUNK_SLOTS);
+                let stocked = self.stocked.take().map(|chunk| chunk.0);
+                let mut chunk = stocked.unwrap_or_else(|| Vec::with_capacity(CHUNK_SLOTS));
                 chunk.push(slot);
                 self.chunks.push(chunk);
             }
@@ -68,17 +96,24 @@ impl Slots {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ids::UserId;
     use super::*;
 
     #[test]
-    fn each_slot_stays_where_it_was_put() {
+    fn each_slot_stays_where_it_was_put_in_memory_made_ahead_or_not() {
+        each_slot_stays(|| None);
+        each_slot_stays(|| Some(Chunk::touched()));
+    }
+
+    fn each_slot_stays(made: impl Fn() -> Option<Chunk>) {
         let mut slots = Slots::default();
         assert!(slots.is_empty() && slots.get(0).is_none());
         let count = 3 * CHUNK_SLOTS as u64 + 1;
         for number in 1..=count {
             slots.push(Slot::new(UserId::new(number).unwrap(), 1, 0, 0, number));
             assert_eq!(slots.len() as u64, number);
+            if !slots.is_stocked() {
+                slots.stock(made());
+            }
         }
         for (index, number) in (1..=count).enumerate() {
             assert_eq!(slots.get(index).unwrap().shard_seq(), number);

@@ -17,6 +17,7 @@ use super::ids::{ActivityId, ReservationId, UserId};
 use super::limits::TIME_MS_MAX;
 use super::reservation::Slot;
 use super::shard::{Place, Shard};
+use super::stock::Stock;
 
 /// A purchase that was not refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -140,6 +141,13 @@ impl Till<'_> {
     /// Units that are free to buy; 0 where there is no such activity.
     pub fn available(&self) -> u32 {
         self.activity.as_ref().map_or(0, |activity| activity.figures().available)
+    }
+
+    /// Takes memory that was made ahead, where much will be bought: see [`Stock`].
+    pub fn stock_up(&mut self, stock: &mut dyn Stock) {
+        if let Ok(activity) = &mut self.activity {
+            activity.stock_up(stock);
+        }
     }
 
     /// Has what is known of these users fetched from memory side by side, before they buy one after

@@ -9,7 +9,7 @@ use super::reservation::Slot;
 use super::slots::Slots;
 use super::table::{Table, Tables};
 pub(super) use super::user_table::FETCHED_TOGETHER;
-use super::user_table::{Place, User, UserTable};
+use super::user_table::{Lines, Place, User, UserTable};
 
 /// The longest chain that is walked.
 pub(super) const CHAIN_LENGTH_MAX: usize = 16;
@@ -50,6 +50,16 @@ impl Users {
         self.table.fetch(users);
     }
 
+    /// Whether memory for more users is here already.
+    pub(super) const fn is_stocked(&self) -> bool {
+        self.table.is_stocked()
+    }
+
+    /// Keeps memory for more users: see [`UserTable::stock`].
+    pub(super) fn stock(&mut self, lines: Option<Lines>) {
+        self.table.stock(lines);
+    }
+
     /// Units that `user` holds.
     pub(super) fn held(&self, user: UserId) -> u32 {
         self.table.find(user).1.map_or(0, |user| user.held)
@@ -58,6 +68,18 @@ impl Users {
     /// Every user with the units that each holds, in no order that anything may rest on.
     pub(super) fn iter(&self) -> impl Iterator<Item = (UserId, u32)> {
         self.table.iter().map(|user| (user.id, user.held))
+    }
+
+    /// The units that `user` holds, where `last` is the last reservation that was accepted here.
+    pub(super) fn held_with_last(&self, user: UserId, last: Position) -> Option<u32> {
+        self.table.find(user).1.filter(|it| it.last == Some(last)).map(|it| it.held)
+    }
+
+    /// The users who have no reservation that was accepted here, with the units that each holds, in
+    /// no order that anything may rest on.
+    pub(super) fn without_own(&self) -> impl Iterator<Item = (UserId, u32)> {
+        let without = self.table.iter().filter(|user| user.last.is_none());
+        without.map(|user| (user.id, user.held))
     }
 
     /// The reservations that `user` made, in no order that anything may rest on.
@@ -144,7 +166,7 @@ impl Users {
         slot.after(last)
     }
 
-    /// [`Users::accept`] for the next reservation of a snapshot, whose user's units are told apart.
+    /// [`Users::accept`] for the next reservation of a snapshot: its user's units are told apart.
     #[inline]
     pub(super) fn restore(
         &mut self,
@@ -153,8 +175,9 @@ impl Users {
         slots: &Slots,
         ordinal: Ordinal,
     ) -> Slot {
-        let (place, _) = self.table.find(slot.user());
-        self.accept(place, slot, 0, position, slots, ordinal)
+        let (place, user) = self.table.find(slot.user());
+        let held = user.map_or(0, |user| user.held);
+        self.accept(place, slot, held, position, slots, ordinal)
     }
 
     /// Adds the reservation `id` to its user's index, where the chain before it, which ends at

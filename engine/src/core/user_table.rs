@@ -63,6 +63,17 @@ pub(super) struct Place {
     entry: usize,
 }
 
+/// Lines for a part of the largest size, made ahead.
+#[derive(Debug)]
+pub struct Lines(Box<[Line]>);
+
+impl Lines {
+    /// Vacant ones, whose memory was touched already.
+    pub fn touched() -> Self {
+        Self(vec![Line::default(); PART_LINES_MAX].into())
+    }
+}
+
 /// The table.
 #[derive(Debug)]
 pub(super) struct UserTable {
@@ -71,6 +82,8 @@ pub(super) struct UserTable {
     directory: Vec<u32>,
     depth: u32,
     parts: Vec<Part>,
+    /// Those of the next part, where somebody has made them ahead.
+    stocked: Option<Lines>,
 }
 
 #[derive(Debug)]
@@ -86,7 +99,7 @@ struct Part {
 
 impl UserTable {
     pub(super) fn new(hasher: FixedState) -> Self {
-        Self { hasher, directory: Vec::new(), depth: 0, parts: Vec::new() }
+        Self { hasher, directory: Vec::new(), depth: 0, parts: Vec::new(), stocked: None }
     }
 
     /// The place of `id`, and the user where there is one.
@@ -151,6 +164,16 @@ impl UserTable {
         count > 0
     }
 
+    /// Whether lines for the next part are here already.
+    pub(super) const fn is_stocked(&self) -> bool {
+        self.stocked.is_some()
+    }
+
+    /// Keeps `lines` for the next part that is split.
+    pub(super) fn stock(&mut self, lines: Option<Lines>) {
+        self.stocked = lines;
+    }
+
     /// The users, in no order that anything may rest on.
     pub(super) fn iter(&self) -> impl Iterator<Item = &User> {
         self.parts.iter().flat_map(|part| part.users())
@@ -195,7 +218,8 @@ impl UserTable {
             self.depth += 1;
             self.directory = self.directory.iter().flat_map(|part| [*part; 2]).collect();
         }
-        let upper = part.split(|id| self.hasher.hash_one(id));
+        let lines = self.stocked.take().unwrap_or_else(Lines::touched);
+        let upper = part.split(lines, |id| self.hasher.hash_one(id));
         // The prefixes that lead to the part are neighbours; the next bit is set in the upper half.
         let prefixes = 1 << (self.depth - depth);
         let first = prefix(hash, self.depth) / prefixes * prefixes;
@@ -208,8 +232,13 @@ impl UserTable {
 
 impl Part {
     fn new(lines: usize, depth: u32) -> Self {
-        let count_max = u32::try_from(users_max(lines)).unwrap_or(u32::MAX);
-        Self { lines: vec![Line::default(); lines].into(), count: 0, count_max, depth }
+        Self::of(vec![Line::default(); lines].into(), depth)
+    }
+
+    /// A part of vacant `lines`.
+    fn of(lines: Box<[Line]>, depth: u32) -> Self {
+        let count_max = u32::try_from(users_max(lines.len())).unwrap_or(u32::MAX);
+        Self { lines, count: 0, count_max, depth }
     }
 
     /// The line and the entry of `id`, or those of the vacancy where it would come: there is
@@ -231,11 +260,11 @@ impl Part {
 
     /// Takes out those whose hash has the next bit set, as a part of their own. The others move up
     /// where they stay: half of the memory, and half of the new lines, of two fresh halves.
-    fn split(&mut self, hash_of: impl Fn(UserId) -> u64) -> Self {
+    fn split(&mut self, vacant: Lines, hash_of: impl Fn(UserId) -> u64) -> Self {
         let lines = self.lines.len();
         self.depth += 1;
         self.count = 0;
-        let mut upper = Self::new(lines, self.depth);
+        let mut upper = Self::of(vacant.0, self.depth);
         // Nobody went past a line with a vacancy, so behind it everybody has a home that was looked
         // at before, and comes to stand there or before where it stood.
         let has_vacancy = |line: &Line| line.0[LINE_USERS - 1].is_none();

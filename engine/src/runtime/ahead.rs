@@ -63,13 +63,17 @@ pub(crate) fn beside<'env, S: Stage, R>(
     alone: usize,
     feed: impl FnOnce(&mut Feed<'_, 'env, S>) -> R,
 ) -> (R, Result<(), S::Error>) {
-    let is_wide = thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
-    let alone = if is_wide { alone } else { usize::MAX };
+    let alone = if has_cores() { alone } else { usize::MAX };
     thread::scope(|scope| {
         let mut near = Feed { scope, side: Side::Here(stage), alone };
         let fed = feed(&mut near);
         (fed, near.finish())
     })
+}
+
+/// Whether a second thread has a core to work on.
+pub(crate) fn has_cores() -> bool {
+    thread::available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
 impl<'env, S: Stage> Feed<'_, 'env, S> {

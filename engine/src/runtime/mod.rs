@@ -28,6 +28,7 @@ pub(crate) mod sinks;
 pub(crate) mod skus;
 pub(crate) mod snapshots;
 pub(crate) mod stats;
+pub(crate) mod supplies;
 pub(crate) mod timer;
 pub(crate) mod verify;
 pub(crate) mod views;

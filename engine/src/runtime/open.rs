@@ -17,6 +17,7 @@ use wal::{
     SinkClass,
 };
 
+use super::ahead::has_cores;
 use super::clock::{BEHIND_MS_MAX, Clock, Clocks, TimeSource};
 use super::controls::Controls;
 use super::engine::{COMMAND_ROOM, Engine, Inner};
@@ -26,6 +27,7 @@ use super::recovered::Recovered;
 use super::replay::{Replayed, replay};
 use super::sinks::Ordered;
 use super::snapshots::{House, OnSnapshot, SNAPSHOT_AFTER_BYTES, load};
+use super::supplies::Supplies;
 use crate::core::ids::OrderPrefix;
 use crate::core::limits::{SHARDS_DEFAULT, SHARDS_MAX};
 use crate::core::request::RequestHasher;
@@ -242,11 +244,15 @@ impl Engine {
         opening.watch(&options.progress);
         let format = *opening.format();
         let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
-        let mut replayed =
-            begin(&mut opening, || Replayed::new(format.shard_count, &owner, table_seed, ()))?;
+        let fresh = || Replayed {
+            supplies: has_cores().then(Supplies::default),
+            ..Replayed::new(format.shard_count, &owner, table_seed, ())
+        };
+        let mut replayed = begin(&mut opening, fresh)?;
         let (judged, applied) = replay(&mut replayed, |records| opening.replay_into(records));
         applied.map_err(|Rejection { lsn, why }| wal::OpenError::Rejected { lsn, why })?;
         let judged = judged?;
+        replayed.supplies = None;
         let clocks = Clocks::of(options.time);
         let (opened_ms, last_ms) = (clocks.wall_ms(), replayed.last_ms);
         if opened_ms + BEHIND_MS_MAX < last_ms && !options.accept_clock {

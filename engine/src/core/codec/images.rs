@@ -6,9 +6,9 @@
 //! byte (0 open, 1 delivered, 2 rolled back) and a sequence, 0 unless delivered.
 //!
 //! An activity's items follow its `Activity`, up to the next `Activity` or `Archived`: first its
-//! reservations by position, then the adopted ones by id, then the rest in any order. Activities
-//! ascend by id, so that equal states give equal bytes but for the order of users, payments and
-//! operations.
+//! reservations by position, then the adopted ones by id, then the rest in any order, but that a
+//! `User` stands anywhere, best not far behind its user's last reservation. Activities ascend by
+//! id, so that equal states give equal bytes but for the order of users, payments and operations.
 
 use super::fields::{
     Activity, ActivityOrdinal, AnyReservation, Attempt, Code, Flag, Marks, Money, Number, Quantity,

@@ -14,6 +14,7 @@ use crate::core::shard::{Place, Shard, ShardSeed, Tombstone};
 use crate::core::side::{
     Adopted, DeadLetter, OpenRefund, Operation, OperationKind, Payment, Refund, Refunds,
 };
+use crate::core::stock::Stock;
 use crate::core::user::FETCHED_TOGETHER;
 
 /// Why images are not the state of a shard. Their checksums held: the program that wrote them, or
@@ -55,6 +56,14 @@ impl ShardLoader {
     /// # Errors
     /// [`LoadError`]; the shard is of no use any more.
     pub fn take(&mut self, images: &Images) -> Result<(), LoadError> {
+        self.take_into(images, &mut ())
+    }
+
+    /// The same, into memory of `stock` where it has some.
+    ///
+    /// # Errors
+    /// As [`take`](Self::take).
+    pub fn take_into(&mut self, images: &Images, stock: &mut dyn Stock) -> Result<(), LoadError> {
         let mut reservations = images.reservations.as_slice();
         let mut users = images.users.as_slice();
         for run in &images.runs {
@@ -62,7 +71,7 @@ impl ShardLoader {
                 Run::Reservations(count) => {
                     let (these, others) = reservations.split_at_checked(count).unwrap_or_default();
                     let live = self.live(image_kinds::RESERVATION)?;
-                    add_reservations(live, these)?;
+                    add_reservations(live, these, stock)?;
                     reservations = others;
                 }
                 Run::Users(count) => {
@@ -271,12 +280,14 @@ fn open_refund(image: &Image<'_>) -> Option<OpenRefund> {
 fn add_reservations(
     activity: &mut Activity,
     reservations: &[(ReservationId, Slot)],
+    stock: &mut dyn Stock,
 ) -> Result<(), LoadError> {
     let out_of_place = LoadError::OutOfPlace { kind: image_kinds::RESERVATION };
     if !activity.adopted.is_empty() {
         return Err(out_of_place);
     }
     for together in reservations.chunks(FETCHED_TOGETHER) {
+        activity.stock_up(stock);
         activity.users.fetch(together.iter().map(|(_, slot)| slot.user()));
         for (reservation, slot) in together {
             let next = Position::after(activity.slots.len());
@@ -317,7 +328,9 @@ fn adopted(activity: &mut Activity, image: &Image<'_>) -> Option<()> {
     let mut slot = Slot::new(user, quantity, request_hash, created_ms, shard_seq);
     slot.set_status(status, updated_ms);
     slot.set_attempts(attempts);
-    activity.users.adopt(&slot, 0, id, &activity.slots, activity.ordinal);
+    // Told apart, before or after.
+    let held = activity.users.held(slot.user());
+    activity.users.adopt(&slot, held, id, &activity.slots, activity.ordinal);
     if slot.status() == Status::Reserved {
         activity.adopted_unpaid.insert((slot.created_ms(), id));
     }

@@ -11,6 +11,7 @@ use crate::core::side::{
     Adopted, DeadLetter, OpenRefund, Operation, OperationKind, Payment, Refund, Refunds,
 };
 use crate::core::slots::Slots;
+use crate::core::user::Users;
 
 /// Gives every image of `shard` to `each`, in the order in which they load.
 ///
@@ -128,11 +129,11 @@ fn walk_activity<E>(
         unpaid_from: *unpaid_from as u64,
         definition: terms.definition(),
     })?;
-    walk_reservations(*ordinal, slots, each)?;
+    walk_reservations(*ordinal, slots, users, each)?;
     for (id, one) in adopted {
         each(adopted_image(*id, one))?;
     }
-    for (user, held) in users.iter() {
+    for (user, held) in users.without_own() {
         each(Image::User { user, held })?;
     }
     for (reservation, payment_no) in payments {
@@ -155,15 +156,32 @@ fn walk_activity<E>(
     })
 }
 
+/// Reservations that are written together, and behind them what is known of the users whose last
+/// they are: near enough for who loads them to have the users at hand still.
+const RESERVATIONS_TOGETHER: usize = 1_024;
+
 fn walk_reservations<E>(
     ordinal: Ordinal,
     slots: &Slots,
+    users: &Users,
     each: &mut impl FnMut(Image<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    for (index, slot) in slots.iter().enumerate() {
-        let position =
-            Position::after(index).unwrap_or_else(|| unreachable!("every slot has a position"));
-        each(reservation(ReservationId::compose(ordinal, position), slot))?;
+    let at = |index| {
+        let position: Option<Position> = Position::after(index);
+        position.unwrap_or_else(|| unreachable!("every slot has a position"))
+    };
+    for first in (0..slots.len()).step_by(RESERVATIONS_TOGETHER) {
+        let together = (first..slots.len()).take(RESERVATIONS_TOGETHER);
+        let together = together.filter_map(|index| Some((at(index), slots.get(index)?)));
+        for (position, slot) in together.clone() {
+            each(reservation(ReservationId::compose(ordinal, position), slot))?;
+        }
+        users.fetch(together.clone().map(|(_, slot)| slot.user()));
+        for (position, slot) in together {
+            if let Some(held) = users.held_with_last(slot.user(), position) {
+                each(Image::User { user: slot.user(), held })?;
+            }
+        }
     }
     Ok(())
 }

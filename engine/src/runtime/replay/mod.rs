@@ -11,6 +11,7 @@ use super::controls::note_floor;
 use super::directory::{Directory, shard_of};
 use super::error::{ReplayError, Witness};
 use super::owner::Owner;
+use super::supplies::Supplies;
 use crate::core::apply::apply;
 use crate::core::codec;
 use crate::core::control::Control;
@@ -38,6 +39,8 @@ pub(crate) struct Replayed<W> {
     pub(crate) records: u64,
     pub(crate) witness: W,
     pub(crate) seed: ShardSeed,
+    /// Memory made ahead, for a start that fills much of it.
+    pub(crate) supplies: Option<Supplies>,
 }
 
 impl<W: Witness> Replayed<W> {
@@ -53,6 +56,7 @@ impl<W: Witness> Replayed<W> {
             records: 0,
             witness,
             seed,
+            supplies: None,
         }
     }
 
@@ -176,6 +180,9 @@ impl Replayed<()> {
         };
         let mut till = shard.till(activity, first.at_ms);
         for together in purchases.chunks(FETCHED_TOGETHER) {
+            if let Some(supplies) = &mut self.supplies {
+                till.stock_up(supplies);
+            }
             till.fetch(together.iter().map(|it| it.user));
             for it in together {
                 let (purchase, hash) = (it.purchase(activity), it.request_hash);

@@ -15,6 +15,7 @@ use crate::core::codec::CodecError;
 use crate::core::digest::{digest, digest_by, users_digest};
 use crate::core::shard::{Shard, ShardSeed};
 use crate::core::snapshot::{ControlLoader, Images, LoadError, ShardLoader};
+use crate::core::stock::Stock;
 
 /// Why a snapshot can't be loaded.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +64,9 @@ impl Loader {
         }
     }
 
-    fn take(&mut self, images: &Images) -> Result<(), LoadError> {
+    fn take(&mut self, images: &Images, stock: &mut dyn Stock) -> Result<(), LoadError> {
         match self {
-            Self::Shard(shard) => shard.take(images),
+            Self::Shard(shard) => shard.take_into(images, stock),
             Self::Control(control) => control.take(images),
         }
     }
@@ -84,7 +85,11 @@ impl<W: Witness + Send> Stage for Loading<'_, W> {
     fn apply(&mut self, batch: &Batch) -> Result<(), LoadError> {
         let Some(lane) = &batch.lane else { return Ok(()) };
         let seed = self.state.seed;
-        self.loader.get_or_insert_with(|| Loader::new(lane, seed)).take(&batch.images)?;
+        let loader = self.loader.get_or_insert_with(|| Loader::new(lane, seed));
+        match &mut self.state.supplies {
+            Some(supplies) => loader.take(&batch.images, supplies)?,
+            None => loader.take(&batch.images, &mut ())?,
+        }
         if !batch.last {
             return Ok(());
         }
