@@ -26,6 +26,7 @@
 //! | `runtime/pending` | answers held until durable |
 //! | `runtime/handle` | a caller that commits by itself |
 //! | `runtime/{open,replay,recovered,owner,directory}` | from files to state |
+//! | `runtime/{ahead,supplies}` | the threads that help a long start |
 //! | `runtime/{timer,archive,clock}` | time |
 //! | `runtime/skus` | one live activity a SKU, where readers outside need that |
 //! | `runtime/{sinks,views,present}` | what is told outward |

@@ -56,8 +56,9 @@ enum Side<'scope, 'env, S: Stage> {
 }
 
 /// Runs `feed`, which gives its batches to `stage`: `alone` of them are done on this thread, and
-/// all that follow on another. Returns what `feed` did and, once all is done, what became of it: an
-/// error of the stage stands before whatever `feed` met, for it is about something earlier.
+/// all that follow on another, where there is a core for it. Returns what `feed` did and, once all
+/// is done, what became of it: an error of the stage stands before whatever `feed` met, for it is
+/// about something earlier.
 pub(crate) fn beside<'env, S: Stage, R>(
     stage: &'env mut S,
     alone: usize,

@@ -26,16 +26,12 @@ impl Stock for Supplies {
 }
 
 /// One sort of pieces.
+#[derive(Default)]
 enum Supply<T> {
     /// Nobody has asked for one.
+    #[default]
     Idle,
     Running(Receiver<T>),
-}
-
-impl<T> Default for Supply<T> {
-    fn default() -> Self {
-        Self::Idle
-    }
 }
 
 impl<T: Send + 'static> Supply<T> {

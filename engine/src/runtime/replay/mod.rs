@@ -39,7 +39,8 @@ pub(crate) struct Replayed<W> {
     pub(crate) records: u64,
     pub(crate) witness: W,
     pub(crate) seed: ShardSeed,
-    /// Memory made ahead, for a start that fills much of it.
+    /// Memory made ahead, for a start: nobody is served before it is over, so all cores help.
+    /// Whoever does this beside a sale takes no more than a thread of its time.
     pub(crate) supplies: Option<Supplies>,
 }
 

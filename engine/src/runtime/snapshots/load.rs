@@ -1,7 +1,8 @@
 //! From a snapshot to state.
 //!
-//! A large one takes three threads: one reads ahead, one checks and decodes what was read, one
-//! makes state of it. Where a lane ends they find its digest together.
+//! A start takes three threads for a large one: one reads ahead, one checks and decodes what was
+//! read, one makes state of it. Where a lane ends they find its digest together. Beside a sale the
+//! last two are one.
 
 use std::sync::mpsc::channel;
 use std::thread::{self, Builder};
@@ -95,7 +96,9 @@ impl<W: Witness + Send> Stage for Loading<'_, W> {
         }
         match self.loader.take() {
             Some(Loader::Shard(shard)) => {
-                self.state.put(lane.shard, shard.finish_by(lane.digest, digest_beside)?);
+                let is_start = self.state.supplies.is_some();
+                let digest = if is_start { digest_beside } else { digest };
+                self.state.put(lane.shard, shard.finish_by(lane.digest, digest)?);
             }
             Some(Loader::Control(control)) => {
                 let (control, last_ms) = control.finish(lane.digest)?;
@@ -114,8 +117,9 @@ pub(crate) fn load<W: Witness + Send>(
     state: &mut Replayed<W>,
     wanted: impl Fn(u16) -> bool,
 ) -> Result<(), SnapshotLoadError> {
+    let alone = if state.supplies.is_some() { BATCHES_ALONE } else { usize::MAX };
     let mut loading = Loading { state, loader: None };
-    let (read, loaded) = beside(&mut loading, BATCHES_ALONE, |feed| read(reader, feed, wanted));
+    let (read, loaded) = beside(&mut loading, alone, |feed| read(reader, feed, wanted));
     loaded?;
     read
 }
