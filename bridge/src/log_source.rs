@@ -45,5 +45,8 @@ impl EventSource for Reader {
 }
 
 fn unreadable(error: ReadError) -> Unreadable {
-    Unreadable { passing: matches!(error, ReadError::Io { .. }), source: Box::new(error) }
+    // What was given back beneath a reader is gone for it alone: another meeting finds where the
+    // sink stands, and has it written from the state.
+    let passing = matches!(error, ReadError::Io { .. } | ReadError::Retired { .. });
+    Unreadable { passing, source: Box::new(error) }
 }

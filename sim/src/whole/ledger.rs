@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use bridge::redis::layouts::Layout;
 use engine::core::codec;
 use engine::core::event::{Body, DeadLetterResolution, Event, Figures, Pool, RestoreReason};
 use engine::core::ids::{ActivityId, ReservationId, UserId};
@@ -72,6 +73,11 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
+    /// An empty one, beside keys of `layout`.
+    pub(super) fn of(layout: Layout) -> Self {
+        Self { keys: KeyHistory::of(layout), ..Self::default() }
+    }
+
     /// Reads on, as far as `reader` goes.
     ///
     /// # Errors

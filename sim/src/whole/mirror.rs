@@ -1,6 +1,5 @@
 //! The mirror's sessions with Redis, and what befalls Redis between them.
 
-use bridge::redis::layouts::Layout;
 use bridge::redis::sink::{Bounds, Mirror, Step};
 use bridge::redis::{Confirmed, MirrorError, Present as _};
 use engine::TimeSource as _;
@@ -84,7 +83,7 @@ impl Shop {
         let met = self
             .redis
             .connect()
-            .and_then(|servers| ready(Mirror::meet_on(host, servers, Layout::Flashsale, bounds)));
+            .and_then(|servers| ready(Mirror::meet_on(host, servers, self.layout, bounds)));
         self.check_mirror(0)?;
         match met {
             Ok(session) => Ok(Some(session)),
@@ -159,7 +158,7 @@ impl Shop {
             }
             Blow::FlushFunctions => self.redis.flush_functions(),
             Blow::Disturb => {
-                if self.redis.disturb().is_some_and(|key| key == keys::CURSOR) {
+                if self.redis.disturb(self.layout).is_some_and(|key| key == keys::CURSOR) {
                     self.sessions.released = Lsn(0);
                 }
             }

@@ -4,10 +4,10 @@
 //!
 //! One seed is one run of some hundred steps, with fault rates of its own. The power is cut at any
 //! operation of the disk; the database refuses, loses the answer of a COMMIT, goes away, and comes
-//! back as an older self; [`redis`] loses keys, functions, calls and whole lives. After every step
-//! of the mirror the keys must be those of the log where its cursor is (O7). In the end the faults
-//! stop, everything must meet within a bounded number of steps (O11), and five books that were kept
-//! apart must agree:
+//! back as an older self or empty, sometimes when the log has passed that by; [`redis`] loses keys,
+//! functions, calls and whole lives. After every step of the mirror the keys of its layout must be
+//! those of the log where its cursor is (O7). In the end the faults stop, everything must meet
+//! within a bounded number of steps (O11), and five books that were kept apart must agree:
 //!
 //! | book | what must hold |
 //! |---|---|
@@ -23,6 +23,7 @@ mod ledger;
 mod meet;
 mod mirror;
 pub mod planted;
+mod readers;
 pub mod redis;
 mod relations;
 mod shop;
@@ -88,6 +89,7 @@ fn one(seed: u64, fault: Option<Fault>, report: &mut Report) {
                     ("crashes", shop.crashes),
                     ("sink failures", shop.failures),
                     ("segments given back", shop.segments_retired),
+                    ("portions filled", shop.portions_filled),
                     ("transactions", shop.sql.commits()),
                     ("mirror calls", shop.redis.counts().0),
                     ("mirror failures", shop.sessions.failed),

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bridge::follow::{FollowError, Follower, Step};
+use bridge::redis::layouts::Layout;
 use bridge::sql::sink::{OrderOptions, SINK_NAME};
 use engine::core::ids::{ActivityId, ReservationId};
 use engine::{Busy, Engine, EngineOptions, Pending, PublicStatus, Purchase, Refused, TimeSource};
@@ -26,6 +27,10 @@ use crate::fates::Random;
 
 /// Small, so that a run fills several and gives some back.
 const SEGMENT_BYTES: u64 = 128 * 1024;
+
+/// Layouts that one Redis has, the default one half of the time.
+const LAYOUTS: [Layout; 4] =
+    [Layout::Flashsale, Layout::Flashsale, Layout::FlashSale, Layout::Seckill];
 
 /// A purchase whose answer is not told yet.
 pub(super) struct Asked {
@@ -62,6 +67,8 @@ pub(super) struct Shop {
     pub(super) sql: SimSql,
     /// Redis.
     pub(super) redis: SimRedis,
+    /// Which keys are there.
+    pub(super) layout: Layout,
     /// The mirror's sessions with it.
     pub(super) sessions: Sessions,
     /// What the log says.
@@ -77,12 +84,15 @@ pub(super) struct Shop {
     pub(super) failures: u64,
     /// Segments of the log that were given back, for the report.
     pub(super) segments_retired: u64,
+    /// Portions of a snapshot that a database was filled with, for the report.
+    pub(super) portions_filled: u64,
 }
 
 impl Shop {
     /// A shop that has not opened yet.
     pub(super) fn new(seed: u64, start_ms: u64) -> Self {
         let time = Arc::new(SimTime::new(start_ms));
+        let layout = LAYOUTS[Random(seed ^ 0x1A).index(LAYOUTS.len())];
         Self {
             device: SimDevice::new(Image::empty(seed)),
             engine: None,
@@ -90,13 +100,15 @@ impl Shop {
             sessions: Sessions::default(),
             time,
             sql: SimSql::new(seed ^ 0x51),
-            ledger: Ledger::default(),
+            layout,
+            ledger: Ledger::of(layout),
             told: Told::default(),
             asked: Vec::new(),
             random: Random(seed),
             crashes: 0,
             failures: 0,
             segments_retired: 0,
+            portions_filled: 0,
         }
     }
 
@@ -301,7 +313,8 @@ impl Shop {
                 return Ok(());
             }
             match ready(follower.step()) {
-                Ok(Step::Applied { .. } | Step::Filled { .. }) => {}
+                Ok(Step::Applied { .. }) => {}
+                Ok(Step::Filled { .. }) => self.portions_filled += 1,
                 Ok(Step::CaughtUp) => return Ok(()),
                 Err(error) => return self.pass_over(&error),
             }

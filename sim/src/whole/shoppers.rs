@@ -45,12 +45,13 @@ enum Kind {
     Down,
     Remember,
     FailOver,
+    Replace,
     Snapshot,
     RememberRedis,
     Strike(Blow),
 }
 
-const KINDS: [(Kind, u64); 24] = [
+const KINDS: [(Kind, u64); 25] = [
     (Kind::Buy, 40),
     (Kind::Repeat, 12),
     (Kind::BuyOtherwise, 3),
@@ -67,6 +68,7 @@ const KINDS: [(Kind, u64); 24] = [
     (Kind::Down, 2),
     (Kind::Remember, 3),
     (Kind::FailOver, 1),
+    (Kind::Replace, 1),
     (Kind::Snapshot, 4),
     (Kind::RememberRedis, 3),
     (Kind::Strike(Blow::Down), 2),
@@ -81,8 +83,6 @@ const KINDS: [(Kind, u64); 24] = [
 const BUY: usize = 0;
 const FOLLOW: usize = 9;
 const MIRROR: usize = 10;
-const FAIL_OVER: usize = 15;
-const SNAPSHOT: usize = 16;
 
 impl Rates {
     /// The rates of a run.
@@ -95,8 +95,6 @@ impl Rates {
         weights[BUY] += 20;
         weights[FOLLOW] += 5;
         weights[MIRROR] += 5;
-        // A database that comes back older than the log reaches needs a person.
-        weights[[FAIL_OVER, SNAPSHOT][random.index(2)]] = 0;
         let mut rate = |most: u64| if random.below(2) == 0 { 0 } else { random.below(most) };
         Self {
             weights,
@@ -199,6 +197,7 @@ fn act(shop: &mut Shop, kind: Kind, rates: &Rates) -> Result<(), Stop> {
         Kind::FailOver => {
             shop.sql.fail_over();
         }
+        Kind::Replace => shop.sql.replace(),
         Kind::Snapshot => shop.snapshot()?,
         Kind::RememberRedis => shop.redis.remember(),
         Kind::Strike(blow) => shop.strike(blow)?,

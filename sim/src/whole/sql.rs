@@ -2,7 +2,7 @@
 //!
 //! It keeps what a transaction promises and nothing more: a commit is all or nothing, a key is
 //! unique, and what was committed stays, until it is told to come back as an older self
-//! ([`SimSql::fail_over`]), as a replica does that was behind.
+//! ([`SimSql::fail_over`]), as a replica does that was behind, or empty ([`SimSql::replace`]).
 //!
 //! | what befalls an operation | what is left |
 //! |---|---|
@@ -51,6 +51,14 @@ struct Shared {
     commits: u64,
     fail_overs: u64,
     stranger: Option<Key>,
+}
+
+impl Shared {
+    fn come_back_as(&mut self, database: Database) {
+        self.database = database;
+        self.stranger = None;
+        self.fail_overs += 1;
+    }
 }
 
 /// A connection to the database; clones see the same one.
@@ -106,10 +114,14 @@ impl SimSql {
         let at = shared.random.index(count);
         // What is newer than that self never happened.
         shared.older.truncate(at + 1);
-        shared.database = shared.older[at].clone();
-        shared.stranger = None;
-        shared.fail_overs += 1;
+        let older = shared.older[at].clone();
+        shared.come_back_as(older);
         true
+    }
+
+    /// Another one stands in its place, in which nothing was ever written.
+    pub(super) fn replace(&self) {
+        self.0.borrow_mut().come_back_as(Database::default());
     }
 
     /// Puts a row of somebody else where the order of that number belongs, if nothing is there.

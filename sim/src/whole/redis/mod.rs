@@ -19,6 +19,7 @@ mod servers;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use bridge::redis::layouts::Layout;
 use engine::TimeSource as _;
 use redis::Cmd;
 
@@ -178,8 +179,8 @@ impl SimRedis {
         shared.keys.set_library(false);
     }
 
-    /// A key is evicted, or changed by somebody; its name.
-    pub(super) fn disturb(&self) -> Option<String> {
+    /// A key is evicted, or changed by somebody, among keys of `layout`; its name.
+    pub(super) fn disturb(&self, layout: Layout) -> Option<String> {
         let (mut shared, now_ms) = (self.lock(), self.time.wall_ms());
         let count = shared.keys.keys("", now_ms).count();
         let at = shared.random.index(count);
@@ -204,7 +205,12 @@ impl SimRedis {
             }
             (6, _) => {
                 // A key of nobody, named like one of ours.
-                let stray = format!("flashsale:count:{}:99", 1 + shared.random.below(9));
+                let number = 1 + shared.random.below(9);
+                let stray = match layout {
+                    Layout::Flashsale | Layout::Cluster => format!("flashsale:count:{number}:99"),
+                    Layout::FlashSale => format!("flash_sale:user:buy:99:{number}"),
+                    Layout::Seckill => format!("seckill:user:{number}:99"),
+                };
                 shared.tamper(&stray, Some(Entry::text(7, None)));
                 return Some(stray);
             }
