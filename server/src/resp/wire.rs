@@ -64,8 +64,10 @@ impl Wire {
     /// Whether something may be there that no event will tell of, after `read` bytes came where
     /// there was room for `room`: a socket that gave less is empty.
     pub(super) fn may_have_more(&self, read: usize, room: usize) -> bool {
-        let under_tls = |tls: &Box<Tls>| !tls.is_drained || tls.opened > 0;
-        self.tls.as_ref().map_or(read == room, under_tls)
+        match &self.tls {
+            Some(tls) => !tls.is_drained || tls.opened > 0,
+            None => read == room,
+        }
     }
 
     /// Whether the socket has yet to take what was written.
