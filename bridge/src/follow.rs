@@ -193,6 +193,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
         let Some(end) = self.batch.end() else {
             self.settle().await?;
             self.announcer.announce(self.host);
+            self.look_whether_caught_up();
             return Ok(Step::CaughtUp);
         };
         read(self.batch.oldest_commit_us());
@@ -212,7 +213,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
         Ok(Step::Applied { records: self.batch.len(), is_full })
     }
 
-    /// Makes everything up to [`Follower::position`] outlast the machine.
+    /// Makes everything up to [`Follower::position`] outlast the machine, and tells the engine.
     ///
     /// # Errors
     /// As [`Follower::step`].
@@ -221,6 +222,7 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             self.sink.store.set_lasting(true);
             self.sink.stay(&self.cursor).await?;
             self.lasting.committed(true, Instant::now());
+            self.announcer.announce(self.host);
         }
         Ok(())
     }

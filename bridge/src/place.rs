@@ -5,12 +5,13 @@
 //! would hinder those who need it at once, the kernel's network and whoever shares the machine: the
 //! kernel takes a core with a sink for a busy one and puts who wakes up beside a loop.
 //!
-//! In a loop's pause it works in small pieces, though, with a rest behind each. A kernel lets who
+//! In a loop's pause the SQL sink works in small pieces, with a rest behind each. A kernel lets who
 //! runs finish a slice of milliseconds before it gives the core to whoever has slept, whatever the
 //! two's priorities; and under a hypervisor the disk itself may need the core: it answers when the
-//! guest's core has nothing to do.
+//! guest's core has nothing to do. (The mirror mostly waits for its Redis, and takes no rests.)
 //!
-//! A sink that falls behind may work anywhere, without rest, until it has caught up.
+//! A sink that falls behind may work anywhere, without rest, until it has caught up; so may one
+//! whose batch takes long beside a loop that leaves no pauses, for it holds the database's lock.
 
 use std::cell::Cell;
 use std::thread;
@@ -18,11 +19,18 @@ use std::time::{Duration, Instant};
 
 use crate::lag::age;
 
+/// How far a sink's thread steps back behind those who sell: an order can wait for a second, and
+/// one that waits for longer is made elsewhere.
+pub(crate) const NICE_STEPS: i32 = 19;
+
 /// A sink this far behind falls behind.
 const LATE: Duration = Duration::from_secs(1);
 
 /// One that is this close has caught up.
 const CLOSE: Duration = Duration::from_millis(100);
+
+/// A batch that takes longer than this beside a loop goes on elsewhere.
+const BATCH: Duration = Duration::from_millis(200);
 
 /// Work between two rests: as long as a durable write takes.
 const WORK: Duration = Duration::from_micros(200);
@@ -31,44 +39,49 @@ const WORK: Duration = Duration::from_micros(200);
 const REST: Duration = Duration::from_micros(50);
 
 thread_local! {
-    /// Since when the thread of a sink has worked beside a loop; `None` where it is on its own.
-    static BUSY_SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
+    /// How the thread of a sink works beside a loop; `None` where it works anywhere.
+    static ASIDE: Cell<Option<Aside>> = const { Cell::new(None) };
+}
+
+#[derive(Clone, Copy)]
+struct Aside {
+    /// When its batch began.
+    begun: Instant,
+    /// When its last rest ended.
+    rested: Instant,
+}
+
+/// Chooses the place of the calling thread, a sink's own, for a batch that was committed at
+/// `commit_us`, Unix microseconds.
+pub(crate) fn choose(commit_us: u64) {
+    choose_for(age(commit_us));
+}
+
+fn choose_for(age: Duration) {
+    let was_aside = ASIDE.get().is_some();
+    let is_aside = if was_aside { age < LATE } else { age < CLOSE };
+    match (was_aside, is_aside) {
+        (false, true) => wal::stay_on(&wal::loop_cores()),
+        (true, false) => wal::stay_nowhere(),
+        _ => {}
+    }
+    let now = Instant::now();
+    ASIDE.set(is_aside.then_some(Aside { begun: now, rested: now }));
 }
 
 /// Rests, if the calling thread is a sink's that works beside a loop and has done so for a while.
 /// To be called wherever a sink has done a part of what it does.
 pub(crate) fn rest() {
-    if BUSY_SINCE.get().is_some_and(|since| since.elapsed() >= WORK) {
+    let Some(Aside { begun, rested }) = ASIDE.get() else { return };
+    if rested.elapsed() < WORK {
+        return;
+    }
+    if begun.elapsed() < BATCH {
         thread::sleep(REST);
-        BUSY_SINCE.set(Some(Instant::now()));
-    }
-}
-
-/// Where the thread of one sink may work: it keeps this, over all its sessions.
-#[derive(Debug, Default)]
-pub(crate) struct Place {
-    is_aside: Cell<bool>,
-}
-
-impl Place {
-    /// Chooses the place of the calling thread, the sink's own, for work that was committed at
-    /// `commit_us`, Unix microseconds.
-    pub(crate) fn choose(&self, commit_us: u64) {
-        self.choose_for(age(commit_us));
-    }
-
-    fn choose_for(&self, age: Duration) {
-        let is_aside = self.is_aside.get();
-        let wanted = if is_aside { age < LATE } else { age < CLOSE };
-        if wanted == is_aside {
-            return;
-        }
-        match wanted {
-            true => wal::stay_on(&wal::loop_cores()),
-            false => wal::stay_nowhere(),
-        }
-        BUSY_SINCE.set(wanted.then(Instant::now));
-        self.is_aside.set(wanted);
+        ASIDE.set(Some(Aside { begun, rested: Instant::now() }));
+    } else {
+        wal::stay_nowhere();
+        ASIDE.set(None);
     }
 }
 
@@ -83,24 +96,38 @@ mod tests {
         (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).collect()
     }
 
-    #[test]
-    fn a_sink_works_beside_the_loops_until_it_falls_behind() {
+    /// In a thread of its own, which begins anywhere: everywhere, and the cores beside the loops.
+    fn placed(body: impl FnOnce(&[usize], &[usize]) + Send + 'static) {
         let (everywhere, mut beside) = (cores(), wal::loop_cores());
         if beside.is_empty() {
             beside.clone_from(&everywhere);
         }
-        let steps = [(0, true), (999, true), (1000, false), (101, false), (99, true)];
-        let seen = thread::spawn(move || {
-            let place = Place::default();
-            steps.map(|(age_ms, is_aside)| {
-                place.choose_for(Duration::from_millis(age_ms));
+        thread::spawn(move || body(&everywhere, &beside)).join().unwrap();
+    }
+
+    #[test]
+    fn a_sink_works_beside_the_loops_until_it_falls_behind() {
+        placed(|everywhere, beside| {
+            for (age_ms, is_aside) in
+                [(0, true), (999, true), (1000, false), (101, false), (99, true)]
+            {
+                choose_for(Duration::from_millis(age_ms));
                 rest();
-                assert_eq!(BUSY_SINCE.get().is_some(), is_aside, "only there it rests");
-                (cores(), is_aside)
-            })
+                assert_eq!(ASIDE.get().is_some(), is_aside, "only there it rests");
+                assert_eq!(cores(), if is_aside { beside } else { everywhere });
+            }
         });
-        for (cores, is_aside) in seen.join().unwrap() {
-            assert_eq!(&cores, if is_aside { &beside } else { &everywhere });
-        }
+    }
+
+    #[test]
+    fn a_batch_that_takes_long_beside_a_loop_goes_on_elsewhere() {
+        placed(|everywhere, beside| {
+            choose_for(Duration::ZERO);
+            let Some(begun) = Instant::now().checked_sub(BATCH) else { panic!("a young clock") };
+            ASIDE.set(Some(Aside { begun, rested: begun }));
+            assert_eq!(cores(), beside);
+            rest();
+            assert_eq!((cores().as_slice(), ASIDE.get().is_none()), (everywhere, true));
+        });
     }
 }

@@ -17,7 +17,7 @@ use crate::follow::{FollowError, Follower, Step};
 use crate::host::Host;
 use crate::lag::{Cause, Lag, State, Status};
 use crate::lasting::FAST_RECORDS_MIN;
-use crate::place::Place;
+use crate::place;
 use crate::sql::database::{Database, UrlError};
 use crate::sql::schema::SchemaError;
 use crate::sql::sink::OrderOptions;
@@ -163,8 +163,7 @@ pub fn start<H: Host>(host: Arc<H>, options: &Options) -> Result<BridgeHandle, S
     let database = Database::at(&options.database_url)?;
     let orders = options.orders;
     launch(host, "bridge-sql", move |host, lag, stopped| async move {
-        let place = Place::default();
-        Runner { host: &*host, database, orders, lag: &lag, place, stopped }.run().await;
+        Runner { host: &*host, database, orders, lag: &lag, stopped }.run().await;
     })
 }
 
@@ -191,7 +190,7 @@ where
         durable_lsn: Arc::new(move || durable_host.durable_lsn()),
     };
     let thread = move || {
-        wal::lower_priority();
+        wal::lower_priority(place::NICE_STEPS);
         let run = || runtime.block_on(body(host, Arc::clone(&lag), Stopped(stopped)));
         if catch_unwind(AssertUnwindSafe(run)).is_err() {
             let why = "the bridge broke one of its invariants and stands still: \
@@ -279,7 +278,6 @@ struct Runner<'h, H> {
     database: Database,
     orders: OrderOptions,
     lag: &'h Lag,
-    place: Place,
     stopped: Stopped,
 }
 
@@ -330,7 +328,7 @@ impl<H: Host> Runner<'_, H> {
             let begun = Instant::now();
             let read = |commit_us| {
                 self.lag.batch_read(commit_us);
-                self.place.choose(commit_us);
+                place::choose(commit_us);
             };
             let step = follower.step_watched(read).await?;
             let present = state_of(&follower);

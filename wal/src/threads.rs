@@ -43,14 +43,10 @@ impl Log {
     }
 }
 
-/// How much lower the priority is of threads that can wait: they yield to the sale without
-/// starving on a full machine.
-const LOWER_PRIORITY: i32 = 19;
-
-/// Lets the calling thread yield to others from now on. Best effort: where the system refuses, the
-/// thread works as it did.
-pub fn lower_priority() {
-    let _ = rustix::process::nice(LOWER_PRIORITY);
+/// Lets the calling thread yield to others from now on, by so many steps of niceness. Best effort:
+/// where the system refuses, the thread works as it did.
+pub fn lower_priority(steps: i32) {
+    let _ = rustix::process::nice(steps);
 }
 
 impl Threads {

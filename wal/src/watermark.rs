@@ -17,8 +17,8 @@
 //! the queue, and the publish took some before it: more are taken out than waits have ended, so
 //! there is always one that is woken, has not ended yet, and will pass it on, by ending or by being
 //! given up. What that rests on is that who is woken looks again. A task that does not, since it
-//! waits for something else by then, ends the chain, until a publish that finds nobody gone since
-//! the one before begins another, or the committer, with nothing to commit for a moment,
+//! waits for something else by then, ends the chain, until a publish of its lane that finds nobody
+//! gone since the one before begins another, or the committer, with nothing to commit for a moment,
 //! [wakes all that are left](Watermark::wake_left).
 
 use std::pin::Pin;

@@ -107,7 +107,7 @@ fn main() {
         let made = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let maker = scope.spawn(|| {
-                wal::lower_priority();
+                wal::lower_priority(10);
                 let began = Instant::now();
                 let snapshot = sale.engine.snapshot().unwrap();
                 made.store(true, Ordering::Release);

@@ -100,6 +100,6 @@ pub(super) fn short(facts: &Facts) -> String {
     let Facts { activity, quantity, .. } = facts;
     format!(
         "its units are no longer there: restock activity {activity} by {quantity} and start again, \
-         or settle it with its buyer"
+         or settle it with its buyer and take its row away"
     )
 }

@@ -21,7 +21,7 @@ use super::scrub::Repair;
 use super::sink::{Bounds, Mirror, Step};
 use crate::backoff::Backoff;
 use crate::lag::{Cause, Lag, State, Status};
-use crate::place::Place;
+use crate::place;
 use crate::run::{BridgeHandle, Drained, FAILED_LOG_WAIT, IDLE_WAIT, StartError, Stopped, Watcher};
 
 /// How often what is in Redis is confirmed.
@@ -180,8 +180,8 @@ pub fn start<H: Present>(
     let counts = Arc::new(Counts::default());
     let (of_runner, options, layout) = (Arc::clone(&counts), options.clone(), options.layout);
     let bridge = crate::run::launch(host, "bridge-redis", move |host, lag, stopped| async move {
-        let (place, counts) = (Place::default(), of_runner);
-        let runner = Runner { host: &*host, address, options, lag: &lag, place, stopped, counts };
+        let runner =
+            Runner { host: &*host, address, options, lag: &lag, stopped, counts: of_runner };
         runner.run().await;
     })?;
     let watcher = MirrorWatcher { watcher: bridge.watcher(), counts, layout };
@@ -193,7 +193,6 @@ struct Runner<'h, H> {
     address: Address,
     options: Options,
     lag: &'h Lag,
-    place: Place,
     stopped: Stopped,
     counts: Arc<Counts>,
 }
@@ -275,7 +274,7 @@ impl<H: Present> Runner<'_, H> {
         self.lag.applied(mirror.applied());
         if let Some(commit_us) = mirror.oldest_commit_us() {
             self.lag.batch_read(commit_us);
-            self.place.choose(commit_us);
+            place::choose(commit_us);
         }
         let counts = &self.counts;
         counts.is_stale.store(mirror.is_stale(), Ordering::Relaxed);

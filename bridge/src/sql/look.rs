@@ -21,7 +21,8 @@ use crate::cursor::{Cursor, Standing};
 
 const CURSOR: &str = "SELECT log_uuid, epoch, lsn, chain FROM bridge_cursor WHERE sink = ?";
 
-const MIGRATIONS: &str = "SELECT version, checksum FROM _sqlx_migrations ORDER BY version";
+const MIGRATIONS: &str =
+    "SELECT version, checksum FROM _sqlx_migrations WHERE success ORDER BY version";
 
 /// A row of the cursors.
 type Row = (Vec<u8>, i64, i64, i64);

@@ -178,7 +178,12 @@ impl<S: Store> SqlSink<S> {
     /// As [`SqlSink::claim`].
     pub(crate) async fn stay(&mut self, at: &Cursor) -> Result<(), SinkError> {
         let mut transaction = self.store.begin().await?;
-        move_cursor(&mut transaction, at, at).await?;
+        // SQLite neither writes nor syncs what a row has already: of two times one is another than
+        // its own, whatever the clock says.
+        let now_ms = now_ms();
+        for updated_ms in [now_ms.saturating_add(1), now_ms] {
+            move_cursor_at(&mut transaction, at, at, updated_ms).await?;
+        }
         transaction.commit().await?;
         Ok(())
     }
@@ -308,6 +313,15 @@ pub(super) async fn move_cursor(
     from: &Cursor,
     to: &Cursor,
 ) -> Result<(), SinkError> {
+    move_cursor_at(transaction, from, to, now_ms()).await
+}
+
+async fn move_cursor_at(
+    transaction: &mut impl Transaction,
+    from: &Cursor,
+    to: &Cursor,
+    updated_ms: u64,
+) -> Result<(), SinkError> {
     let mut rows = Rows::new(&CURSOR_MOVE);
     rows.push([
         Value::text(SINK_NAME),
@@ -318,7 +332,7 @@ pub(super) async fn move_cursor(
         Value::integer(to.epoch.0),
         Value::integer(to.lsn.0),
         Value::integer(to.chain),
-        Value::integer(now_ms()),
+        Value::integer(updated_ms),
     ]);
     match transaction.update(&rows).await? {
         1 => Ok(()),

@@ -50,6 +50,10 @@ impl DirectStore {
         connection.pragma_update(None, "foreign_keys", false)?;
         connection.pragma_update(None, "cache_size", -i64::from(CACHE_KIB))?;
         connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
+        // Of commits that were not synced one by one, a sync that failed may have left some in the
+        // page cache alone, where the next sync finds nothing to do. They are written once more,
+        // as far as other readers allow.
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))?;
         connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
         Ok(connection)
     }

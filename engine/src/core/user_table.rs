@@ -314,7 +314,6 @@ impl Part {
         upper
     }
 
-    /// Adds a user that is not there.
     /// # Panics
     /// Where it does not hold `count` users, with room for a look-up to end in.
     fn assert_holds(&self, count: u32) {
@@ -322,6 +321,7 @@ impl Part {
         assert!(self.count < self.count_max, "a look-up for a stranger ends at a vacancy");
     }
 
+    /// Adds a user that is not there.
     #[inline]
     fn insert(&mut self, hash: u64, user: User) {
         let mut line = self.home(hash);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use wal::{Judged, LogIdentity, Reader, RetentionLimits, SinkClass};
 
+use super::ahead::has_cores;
 use super::clock::{Clock, Clocks};
 use super::engine::{Engine, Inner};
 use super::error::OpenError;
@@ -73,7 +74,7 @@ impl Recovered {
             *engine.inner.threads.lock() = Some(threads);
             *engine.inner.timer.lock() = Some(Timer::start(&engine)?);
             *engine.inner.housekeeper.lock() = Some(Housekeeper::start(&engine)?);
-            *engine.inner.supplies.lock() = Some(Supplies::default());
+            *engine.inner.supplies.lock() = has_cores().then(Supplies::default);
         }
         Ok((engine, report))
     }

@@ -42,7 +42,12 @@ impl<T: Send + 'static> Supply<T> {
     fn next(&mut self, make: fn() -> T) -> Option<T> {
         if let Self::Idle = self {
             let (sender, pieces) = sync_channel(PIECES_AHEAD);
-            let work = move || while sender.send(make()).is_ok() {};
+            let work = move || {
+                // Whoever asks first may be a loop that stays on a core of its own: what is made
+                // for it must not be made in its time.
+                wal::stay_nowhere();
+                while sender.send(make()).is_ok() {}
+            };
             // Without a thread for it nothing is ever ready.
             let _ = Builder::new().name("engine-memory".to_owned()).spawn(work);
             *self = Self::Running(Mutex::new(pieces));

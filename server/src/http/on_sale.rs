@@ -71,9 +71,8 @@ impl OnSale {
 
 impl Found {
     fn by(engine: &Engine) -> Self {
-        let begun = Instant::now();
         let (ids, looked) = engine.on_sale(engine.now_ms());
         let used = USED_PER_ACTIVITY * u32::try_from(looked).unwrap_or(u32::MAX);
-        Self { ids: ids.into(), looked, until: begun + used }
+        Self { ids: ids.into(), looked, until: Instant::now() + used }
     }
 }

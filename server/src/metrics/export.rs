@@ -193,7 +193,8 @@ fn histogram(
 
 fn bridge(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {
     let status = app.orders.status();
-    let help = "Last record that is in SQL.";
+    let help = "Last record that is in SQL: in SQLite a power cut may undo the last two seconds, \
+                which are then written again.";
     gauge(out, "bridge_applied_lsn", help, status.applied_lsn.0)?;
     let help = "Durable records not yet in SQL.";
     gauge(out, "bridge_lag_records", help, status.lag_records)?;

@@ -22,6 +22,8 @@ pub(super) struct Running<'a> {
 impl Running<'_> {
     /// Takes over the settings that can change, and says which can't.
     pub(super) fn reload(&self, flags: &Flags, reason: &str) {
+        // A new certificate must not wait for a configuration that can be read.
+        self.renew_certificate(reason);
         let fresh = match config::load(flags) {
             Ok(fresh) => fresh,
             Err(error) => {
@@ -40,7 +42,6 @@ impl Running<'_> {
         if let Err(error) = self.gate.publish(Some(fresh.settings.limits())) {
             tracing::error!("{reason}: the old limits stay: {error}");
         }
-        self.renew_certificate(reason);
         let fixed = SETTINGS.iter().zip(self.started.origins.iter().zip(&fresh.origins));
         for (setting, (old, new)) in fixed {
             if old.value != new.value && !setting.reloadable {

@@ -115,6 +115,8 @@ pub struct SnapshotReader {
     footer: Footer,
     bytes: u64,
     offset: u64,
+    /// All of it was read, and holds together.
+    is_whole: bool,
     pieces: u64,
     items: u64,
     /// The lane that the next piece continues.
@@ -192,6 +194,7 @@ impl SnapshotReader {
             open,
             lanes: Vec::new(),
             buffer,
+            is_whole: false,
             total: head.clone(),
             head,
             progress: Progress::default(),
@@ -236,6 +239,7 @@ impl SnapshotReader {
     /// Goes back to the first lane.
     pub fn rewind(&mut self) {
         (self.offset, self.pieces, self.items) = (BLOCK, 0, 0);
+        self.is_whole = false;
         self.open = None;
         self.lanes.clear();
         self.total = self.head.clone();
@@ -255,7 +259,7 @@ impl SnapshotReader {
 
     /// The lanes, where all of it was read: [`next_piece`](Self::next_piece) has said `None`.
     pub(crate) fn lanes(&self) -> Option<&[Lane]> {
-        (self.offset + BLOCK == self.bytes).then_some(&self.lanes)
+        self.is_whole.then_some(&self.lanes)
     }
 
     /// The next piece, or `None` after the last lane: then all of it was read, and is whole.
@@ -264,7 +268,9 @@ impl SnapshotReader {
     /// [`SnapshotError`]: what was read before stands, but the snapshot as a whole does not.
     pub fn next_piece(&mut self) -> Result<Option<Piece<'_>>, SnapshotError> {
         if self.offset + BLOCK == self.bytes {
-            return self.check_end().map(|()| None);
+            self.check_end()?;
+            self.is_whole = true;
+            return Ok(None);
         }
         let header = self.read_piece()?;
         let lane = Lane { shard: header.shard, seq: header.lane_seq, digest: header.lane_digest };

@@ -16,6 +16,10 @@ use super::{SnapshotMade, SnapshotMakeError};
 /// Between two looks at how much log there is.
 const TICK: Duration = Duration::from_millis(500);
 
+/// How far the thread steps back behind the sale: a snapshot can wait, but the log grows until
+/// there is one, so on a machine that is full for long it must not starve.
+const NICE_STEPS: i32 = 10;
+
 /// Looks that pass after a snapshot could not be made: a full disk is not written to again at once.
 const TICKS_AFTER_FAILURE: u32 = 20;
 
@@ -65,7 +69,7 @@ impl Housekeeper {
         let stopping = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&stopping);
         let body = move || {
-            wal::lower_priority();
+            wal::lower_priority(NICE_STEPS);
             let mut pause = 0u32;
             while stopped.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let Some(inner) = weak.upgrade() else { return };
