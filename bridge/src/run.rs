@@ -330,7 +330,19 @@ impl<H: Host> Runner<'_, H> {
                 self.lag.batch_read(commit_us);
                 place::choose(commit_us);
             };
-            let step = follower.step_watched(read).await?;
+            let step = match follower.step_watched(read).await {
+                Ok(step) => step,
+                Err(error) => {
+                    // It may stand still for long: what it has written is made to last, and told,
+                    // as far as that goes. A database that does not answer is met anew instead.
+                    if !error.is_transient()
+                        && let Err(error) = follower.settle().await
+                    {
+                        tracing::warn!(%error, "what SQL holds is told once it is met anew");
+                    }
+                    return Err(error.into());
+                }
+            };
             let present = state_of(&follower);
             // It got past what halted it, or is filled.
             if self.lag.state() != present {

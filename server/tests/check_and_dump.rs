@@ -11,7 +11,6 @@ mod shop;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -20,10 +19,6 @@ use common::{Server, Signal, sluice, wait};
 use shop::{Click, Connection, Outcome, Shop, scratch};
 
 const ACTIVITY: u64 = 30_001;
-
-/// The log promises a frame as synced with the next one or after a moment of rest; until then an
-/// onlooker does not see it.
-const PROMISE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A demo in which five users bought, one of them cancelled, and seven units were restocked.
 struct Story {
@@ -132,10 +127,7 @@ fn replay(lines: &[Value]) -> BTreeMap<u64, Checked> {
 fn beside_a_running_server_both_tell_what_was_sold() {
     let story = story();
     let data_dir = story.data_dir.path();
-    let deadline = Instant::now() + PROMISE_TIMEOUT;
-    while books::check(data_dir, ACTIVITY) != AFTER_THE_STORY {
-        assert!(Instant::now() < deadline, "{:?}", books::check(data_dir, ACTIVITY));
-    }
+    books::assert_comes_to(data_dir, ACTIVITY, AFTER_THE_STORY);
     let lines = dump(data_dir, &[]);
     assert_eq!(replay(&lines)[&ACTIVITY], AFTER_THE_STORY);
     let admin = shop::admin_token(data_dir);

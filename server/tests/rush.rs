@@ -59,7 +59,7 @@ fn a_rush_with_duplicate_clicks_sells_every_unit_once() {
     assert_eq!(books::figures(&shop, &admin), (UNITS as u64, 0, UNITS as u64, 0));
     let told: BTreeSet<_> = reservations.values().map(|(_, order_no)| order_no.clone()).collect();
     assert_eq!(books::orders(data_dir.path(), ACTIVITY), told);
-    assert_eq!(books::check(data_dir.path(), ACTIVITY), SOLD_OUT, "beside the server");
+    books::assert_comes_to(data_dir.path(), ACTIVITY, SOLD_OUT);
     assert!(server.stop().success());
     assert_eq!(books::check(data_dir.path(), ACTIVITY), SOLD_OUT, "after its end");
     assert_eq!(books::orders(data_dir.path(), ACTIVITY), told);

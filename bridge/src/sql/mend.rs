@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use engine::core::event::Status as EngineStatus;
 use engine::core::ids::{ActivityId, OrderPrefix};
@@ -31,6 +31,11 @@ use crate::redis::Present;
 
 /// Times that a cursor which moved meanwhile is looked at again.
 const ATTEMPTS_MAX: usize = 8;
+
+/// The sink announces where it stands once that outlasts the machine: every other second while
+/// orders come fast, or when it meets its database anew. For longer nobody waits.
+const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
+const ANNOUNCED_POLL: Duration = Duration::from_millis(20);
 
 /// Characters of a remark: what its column holds.
 const REMARK_CHARS_MAX: usize = 1_000;
@@ -152,16 +157,37 @@ impl<H: Present> Mender<'_, H> {
         of: ActivityId,
         is_foreign: impl FnOnce() -> bool,
     ) -> Result<bool, SinkError> {
-        let mut store = self.database.store_beside_others();
-        let mut transaction = self.locked(&mut store).await?;
-        // The marks in the log must be those of this very cursor: else a row that the sink has
-        // just written would look like a stranger's.
-        let mut records = transaction.select(&CURSOR_BY_SINK, &[Value::text(SINK_NAME)]).await?;
-        let at = records.pop().as_ref().map(cursor).transpose()?;
-        let announced = self.host.announced_lsn(SINK_NAME);
-        if at.is_none_or(|at| at.lsn != announced) || !is_foreign() {
-            return Ok(false);
+        let deadline = Instant::now() + ANNOUNCED_WITHIN;
+        loop {
+            let mut store = self.database.store_beside_others();
+            let mut transaction = self.locked(&mut store).await?;
+            // The marks in the log must be those of this very cursor: else a row that the sink has
+            // just written would look like a stranger's.
+            let key = [Value::text(SINK_NAME)];
+            let mut records = transaction.select(&CURSOR_BY_SINK, &key).await?;
+            let at = records.pop().as_ref().map(cursor).transpose()?;
+            let announced = self.host.announced_lsn(SINK_NAME);
+            if at.is_some_and(|at| at.lsn == announced) {
+                return match is_foreign() {
+                    true => self.set_aside(what, of, transaction).await,
+                    false => Ok(false),
+                };
+            }
+            if Instant::now() >= deadline {
+                return Ok(false);
+            }
+            drop(transaction);
+            tokio::time::sleep(ANNOUNCED_POLL).await;
         }
+    }
+
+    /// Sets the row aside, in a transaction that holds the cursor.
+    async fn set_aside(
+        &self,
+        what: &Aside,
+        of: ActivityId,
+        mut transaction: DatabaseTransaction<'_>,
+    ) -> Result<bool, SinkError> {
         let mut said = Vec::new();
         let order_no = match what {
             Aside::Order(order_no) => Some(order_no.clone()),

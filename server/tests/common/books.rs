@@ -16,6 +16,9 @@ use crate::shop::Shop;
 /// Orders are waited for this long after the last acceptance.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// An idle log promises its last frame within fractions of a second.
+const PROMISE_TIMEOUT: Duration = Duration::from_secs(60);
+
 /// An activity's row of `sluice check`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Checked {
@@ -45,6 +48,15 @@ pub(crate) fn check(data_dir: &Path, activity: u64) -> Checked {
             _ => None,
         })
         .unwrap_or_else(|| panic!("no row of activity {activity}:\n{text}"))
+}
+
+/// The same beside the server that has the log open, where the last frame counts once a later one
+/// promises it: waits until the row is `expected`.
+pub(crate) fn assert_comes_to(data_dir: &Path, activity: u64, expected: Checked) {
+    let deadline = Instant::now() + PROMISE_TIMEOUT;
+    while check(data_dir, activity) != expected {
+        assert!(Instant::now() < deadline, "{:?}, not {expected:?}", check(data_dir, activity));
+    }
 }
 
 /// The figures that the admin API shows: total, available, locked, sold. Their sum must be right
