@@ -29,8 +29,9 @@ const LATE: Duration = Duration::from_secs(1);
 /// One that is this close has caught up.
 const CLOSE: Duration = Duration::from_millis(100);
 
-/// A batch that takes longer than this beside a loop goes on elsewhere.
-const BATCH: Duration = Duration::from_millis(200);
+/// A batch that takes longer than this beside a loop goes on elsewhere. Where a rush leaves pauses
+/// one takes a few hundred milliseconds, which is what they are for.
+const BATCH: Duration = LATE;
 
 /// Work between two rests: as long as a durable write takes.
 const WORK: Duration = Duration::from_micros(200);
