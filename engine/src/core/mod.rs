@@ -24,6 +24,7 @@ pub mod lifecycle;
 pub mod limits;
 pub mod model;
 pub mod order_no;
+pub(crate) mod packed;
 pub mod publication;
 pub mod request;
 pub mod reservation;

@@ -3,6 +3,7 @@
 use super::{Image, decode_image};
 use crate::core::codec::CodecError;
 use crate::core::ids::{ReservationId, UserId};
+use crate::core::packed::Packed;
 use crate::core::reservation::Slot;
 
 /// Kinds that are told of without an image at hand.
@@ -17,8 +18,7 @@ pub struct Images {
     pub(super) runs: Vec<Run>,
     pub(super) reservations: Vec<(ReservationId, Slot)>,
     pub(super) users: Vec<(UserId, u32)>,
-    others: Vec<Other>,
-    bytes: Vec<u8>,
+    others: Packed<Other>,
 }
 
 /// Images that follow one another.
@@ -32,12 +32,11 @@ pub(super) enum Run {
     Other(usize),
 }
 
-/// Any other image; its bytes end at `end`, where those of the next begin.
+/// Any other image, but for its bytes.
 #[derive(Clone, Copy, Debug)]
 struct Other {
     kind: u8,
     version: u8,
-    end: usize,
 }
 
 impl Images {
@@ -47,49 +46,31 @@ impl Images {
     /// # Errors
     /// What is wrong with the bytes.
     pub fn push(&mut self, kind: u8, version: u8, body: &[u8]) -> Result<(), CodecError> {
-        match decode_image(kind, version, body)? {
-            Image::User { user, held } => {
+        let image = decode_image(kind, version, body)?;
+        match (&image, slot(&image)) {
+            (Image::User { user, held }, _) => {
                 match self.runs.last_mut() {
                     Some(Run::Users(count)) => *count += 1,
                     _ => self.runs.push(Run::Users(1)),
                 }
-                self.users.push((user, held));
+                self.users.push((*user, *held));
             }
-            Image::Reservation {
-                reservation,
-                user,
-                quantity,
-                status,
-                attempts,
-                created_ms,
-                updated_ms,
-                shard_seq,
-                request_hash,
-            } => {
-                let mut slot = Slot::new(user, quantity, request_hash, created_ms, shard_seq);
-                slot.set_status(status, updated_ms);
-                slot.set_attempts(attempts);
+            (Image::Reservation { reservation, .. }, Some(slot)) => {
                 match self.runs.last_mut() {
                     Some(Run::Reservations(count)) => *count += 1,
                     _ => self.runs.push(Run::Reservations(1)),
                 }
-                self.reservations.push((reservation, slot));
+                self.reservations.push((*reservation, slot));
             }
-            _ => {
-                self.runs.push(Run::Other(self.others.len()));
-                self.bytes.extend_from_slice(body);
-                self.others.push(Other { kind, version, end: self.bytes.len() });
-            }
+            _ => self.runs.push(Run::Other(self.others.push(Other { kind, version }, body))),
         }
         Ok(())
     }
 
     /// The image at `index` among those that are neither reservations nor users.
     pub(super) fn other(&self, index: usize) -> Option<Image<'_>> {
-        let before = index.checked_sub(1).and_then(|before| self.others.get(before));
-        let begin = before.map_or(0, |before| before.end);
-        let Other { kind, version, end } = *self.others.get(index)?;
-        decode_image(kind, version, self.bytes.get(begin..end)?).ok()
+        let (&Other { kind, version }, body) = self.others.get(index)?;
+        decode_image(kind, version, body).ok()
     }
 
     /// Empties it; the memory stays.
@@ -98,8 +79,41 @@ impl Images {
         self.reservations.clear();
         self.users.clear();
         self.others.clear();
-        self.bytes.clear();
     }
+}
+
+/// The slot of a reservation, one's own or an adopted one; `None` for any other image.
+#[inline]
+pub(super) fn slot(image: &Image<'_>) -> Option<Slot> {
+    let (Image::Reservation {
+        user,
+        quantity,
+        status,
+        attempts,
+        created_ms,
+        updated_ms,
+        shard_seq,
+        request_hash,
+        ..
+    }
+    | Image::Adopted {
+        user,
+        quantity,
+        status,
+        attempts,
+        created_ms,
+        updated_ms,
+        shard_seq,
+        request_hash,
+        ..
+    }) = *image
+    else {
+        return None;
+    };
+    let mut slot = Slot::new(user, quantity, request_hash, created_ms, shard_seq);
+    slot.set_status(status, updated_ms);
+    slot.set_attempts(attempts);
+    Some(slot)
 }
 
 #[cfg(test)]

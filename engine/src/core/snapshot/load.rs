@@ -1,7 +1,7 @@
 //! From images back to state.
 
 use super::Image;
-use super::images::{Images, Run, image_kinds};
+use super::images::{Images, Run, image_kinds, slot};
 use crate::core::activity::{Activity, Flags};
 use crate::core::command::ActivityFigures;
 use crate::core::control::Control;
@@ -309,25 +309,8 @@ fn add_users(activity: &mut Activity, users: &[(UserId, u32)]) {
 }
 
 fn adopted(activity: &mut Activity, image: &Image<'_>) -> Option<()> {
-    let Image::Adopted {
-        reservation: id,
-        old_id,
-        user,
-        quantity,
-        status,
-        attempts,
-        created_ms,
-        updated_ms,
-        shard_seq,
-        request_hash,
-        order_no,
-    } = *image
-    else {
-        return None;
-    };
-    let mut slot = Slot::new(user, quantity, request_hash, created_ms, shard_seq);
-    slot.set_status(status, updated_ms);
-    slot.set_attempts(attempts);
+    let Image::Adopted { reservation: id, old_id, order_no, .. } = *image else { return None };
+    let slot = slot(image)?;
     // Told apart, before or after.
     let held = activity.users.held(slot.user());
     activity.users.adopt(&slot, held, id, &activity.slots, activity.ordinal);

@@ -6,6 +6,7 @@ use crate::core::apply::replayed_hash;
 use crate::core::codec::Purchase;
 use crate::core::event::{Figures, Front};
 use crate::core::ids::{ActivityId, ReservationId, UserId};
+use crate::core::packed::Packed;
 use crate::core::request::RequestHasher;
 use crate::planted::{self, Bug};
 
@@ -21,8 +22,7 @@ const BATCH_BYTES_MAX: usize = 256 << 10;
 pub(crate) struct Batch {
     pub(super) runs: Vec<Run>,
     pub(super) purchases: Vec<Bought>,
-    others: Vec<Other>,
-    bytes: Vec<u8>,
+    others: Packed<Other>,
 }
 
 /// Records that follow one another.
@@ -71,14 +71,13 @@ impl Bought {
     }
 }
 
-/// Any other record; its bytes end at `end`, where those of the next begin.
+/// Any other record, but for its bytes.
 struct Other {
     lsn: Lsn,
     kind: u8,
     kind_version: u8,
     shard: u16,
     shard_seq: u64,
-    end: usize,
 }
 
 impl Batch {
@@ -126,31 +125,21 @@ impl Batch {
 
     fn push_other(&mut self, record: &Record<'_>) {
         let Record { lsn, kind, kind_version, shard, shard_seq, body } = *record;
-        self.runs.push(Run::Other(self.others.len()));
-        self.bytes.extend_from_slice(body);
-        self.others.push(Other {
-            lsn,
-            kind,
-            kind_version,
-            shard,
-            shard_seq,
-            end: self.bytes.len(),
-        });
+        let other = Other { lsn, kind, kind_version, shard, shard_seq };
+        self.runs.push(Run::Other(self.others.push(other, body)));
     }
 
     /// The record at `index` among those that are no purchases.
     pub(super) fn other(&self, index: usize) -> Option<Record<'_>> {
-        let before = index.checked_sub(1).and_then(|before| self.others.get(before));
-        let begin = before.map_or(0, |before| before.end);
-        let &Other { lsn, kind, kind_version, shard, shard_seq, end } = self.others.get(index)?;
-        let body = self.bytes.get(begin..end)?;
+        let (&Other { lsn, kind, kind_version, shard, shard_seq }, body) =
+            self.others.get(index)?;
         Some(Record { lsn, kind, kind_version, shard, shard_seq, body })
     }
 
     /// Whether it is to be taken before more is added.
     pub(crate) fn is_full(&self) -> bool {
         self.purchases.len() + self.others.len() >= BATCH_RECORDS
-            || self.bytes.len() >= BATCH_BYTES_MAX
+            || self.others.bytes() >= BATCH_BYTES_MAX
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -162,6 +151,5 @@ impl Batch {
         self.runs.clear();
         self.purchases.clear();
         self.others.clear();
-        self.bytes.clear();
     }
 }
