@@ -192,7 +192,6 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
         self.batch.fill(&mut self.source, self.records_max)?;
         let Some(end) = self.batch.end() else {
             self.settle().await?;
-            self.announcer.announce(self.host);
             self.look_whether_caught_up();
             return Ok(Step::CaughtUp);
         };
@@ -222,8 +221,8 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             self.sink.store.set_lasting(true);
             self.sink.stay(&self.cursor).await?;
             self.lasting.committed(true, Instant::now());
-            self.announcer.announce(self.host);
         }
+        self.announcer.announce(self.host);
         Ok(())
     }
 
