@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::plan::{ASAN, CAMPAIGNS, LOOM, MODEL, PACKAGES, SHUTTLE, VALGRIND};
+use crate::plan::{ASAN, CAMPAIGNS, LOOM, MODEL, MYSQL, PACKAGES, REDIS, SHUTTLE, VALGRIND};
 use crate::steps::{Step, Work};
 use crate::{coverage, fuzz, steps};
 
@@ -82,6 +82,14 @@ pub(crate) fn steps(length: Length) -> Vec<Step> {
                 length.pick(&[("SLUICE_SIM_SCALE", "long")], &[("SLUICE_SIM_SCALE", "quick")]),
             ),
             360,
+        ),
+        MYSQL,
+        minutes(
+            REDIS,
+            REDIS
+                .work
+                .with(length.pick(&[("SLUICE_CALLS", "1000000")], &[("SLUICE_CALLS", "1000")])),
+            60,
         ),
         shop(
             "kills",
