@@ -1,7 +1,7 @@
 //! Servers that the machine's release of Debian does not have: a real MySQL, a Redis 8.
 //!
-//! Another suite of the same archive has them, built for a newer C library. So an apt with lists and
-//! state of its own fetches the packages with all that they depend on, they are unpacked into a
+//! Another suite of the same archive has them, built for a newer C library. So an apt with lists
+//! and state of its own fetches the packages with all that they depend on, they are unpacked into a
 //! folder under `target/`, and the loader that was unpacked with them starts the server. The
 //! machine's packages and apt's own settings stay as they are, and nobody need be root.
 //!

@@ -51,7 +51,8 @@ use steps::Step;
 
 const USAGE: &str = "usage: cargo xtask quick | test [--list | --publish | STEP...] | tidy | \
                      docs | fuzz | coverage | soak [--minutes N] | \
-                     nightly [--list | --short | STEP...] | sim ARGS... | bench [peers | stores] [ARGS...]";
+                     nightly [--list | --short | STEP...] | sim ARGS... | \
+                     bench [ARGS... | peers [ARGS...] | stores]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -154,8 +154,8 @@ const FUZZ: Step = Step { name: "fuzz", work: Work::Call(fuzz::run), budget_minu
 const INSTRUCTIONS: Step =
     Step { name: "instructions", work: Work::Call(instructions::run), budget_minutes: 5 };
 
-/// What speaks SQL, on a real MySQL in place of the machine's MariaDB. Debian has none but in a suite
-/// that moves: so by name and at night alone.
+/// What speaks SQL, on a real MySQL in place of the machine's MariaDB. Debian has none but in a
+/// suite that moves: so by name and at night alone.
 pub(crate) const MYSQL: Step = Step {
     name: "mysql",
     work: Work::cargo(

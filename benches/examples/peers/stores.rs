@@ -1,4 +1,4 @@
-//! How soon purchases are orders in MariaDB and keys in Valkey: after a burst, and at a steady rate.
+//! How soon purchases are orders in MariaDB and keys in Valkey: after a burst, at a steady rate.
 //!
 //! Server, stores and client share the machine, as in the rest of this program. The stores are
 //! private ones, as durable as a shop has them.

@@ -10,9 +10,9 @@
 //! `stock_flows`; every batch is one transaction, as durable as the database is set up (SQLite:
 //! `synchronous = FULL`). The second pass gives all of them back, as a mass time-out does.
 //!
-//! `compare` starts a MariaDB of its own (a MySQL where `SLUICE_MYSQLD` names one: `cargo xtask test
-//! --list`), which syncs every commit, and lets the bridge and three
-//! shops without a log take turns in it: one transaction a purchase from the client, by a stored
+//! `compare` starts a MariaDB of its own, or the MySQL that `SLUICE_MYSQLD` names (`cargo xtask
+//! test --list` shows where one is), which syncs every commit, and lets the bridge and three shops
+//! without a log take turns in it: one transaction a purchase from the client, by a stored
 //! procedure, by a stored procedure whose stock is spread over as many rows as there are
 //! connections. It prints the median of each and the ratios. Run it on a quiet machine.
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]

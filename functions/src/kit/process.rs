@@ -1,4 +1,5 @@
-//! A Valkey process of one's own; a Redis, where [`REDIS_SERVER`] names one: `cargo xtask test redis`.
+//! A Valkey process of one's own; a Redis, where [`REDIS_SERVER`] names one, as
+//! `cargo xtask test redis` does.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::path::{Path, PathBuf};

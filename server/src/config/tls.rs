@@ -1,7 +1,7 @@
 //! TLS on our ports: where their certificates and keys come from.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -43,7 +43,8 @@ pub(crate) enum TlsFault {
 /// # Errors
 /// One of the two files is missing, or they are no certificate with its key.
 pub(crate) fn resp_tls(settings: &Resp) -> Result<Option<Arc<ServerConfig>>, ConfigError> {
-    let config = port(&RESP, &settings.tls_certificate_file, &settings.tls_key_file)?;
+    let Resp { tls_certificate_file, tls_key_file, .. } = settings;
+    let config = port(&RESP, tls_certificate_file.as_deref(), tls_key_file.as_deref())?;
     Ok(config.map(Arc::new))
 }
 
@@ -52,7 +53,8 @@ pub(crate) fn resp_tls(settings: &Resp) -> Result<Option<Arc<ServerConfig>>, Con
 /// # Errors
 /// As [`resp_tls`].
 pub(crate) fn http_tls(settings: &Http) -> Result<Option<Arc<ServerConfig>>, ConfigError> {
-    let config = port(&HTTP, &settings.tls_certificate_file, &settings.tls_key_file)?;
+    let Http { tls_certificate_file, tls_key_file, .. } = settings;
+    let config = port(&HTTP, tls_certificate_file.as_deref(), tls_key_file.as_deref())?;
     Ok(config.map(|mut config| {
         config.alpn_protocols = vec![HTTP_1.to_vec()];
         Arc::new(config)
@@ -61,8 +63,8 @@ pub(crate) fn http_tls(settings: &Http) -> Result<Option<Arc<ServerConfig>>, Con
 
 fn port(
     keys: &Keys,
-    certificate: &Option<PathBuf>,
-    key: &Option<PathBuf>,
+    certificate: Option<&Path>,
+    key: Option<&Path>,
 ) -> Result<Option<ServerConfig>, ConfigError> {
     let half = |missing| ConfigError::TlsHalf {
         missing,
