@@ -23,6 +23,12 @@ pub(super) enum TrustError {
         /// What is wrong with it.
         source: pem::Error,
     },
+    /// The authority's file holds something else.
+    #[error("--ca {}: there is no certificate in it", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// No certificate could have such a name.
     #[error("{name:?} is no name that a certificate has: {source}")]
     Name {
@@ -50,6 +56,9 @@ pub(super) fn begin(
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_file_iter(path).map_err(fault)? {
         roots.add(certificate.map_err(fault)?)?;
+    }
+    if roots.is_empty() {
+        return Err(TrustError::Empty { path: path.to_owned() });
     }
     let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_safe_default_protocol_versions()?
