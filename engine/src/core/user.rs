@@ -50,9 +50,29 @@ impl Users {
         self.table.fetch(users);
     }
 
-    /// Whether memory for more users is here already.
-    pub(super) const fn is_stocked(&self) -> bool {
-        self.table.is_stocked()
+    /// Whether memory for more users is here already, who are `users` at most now.
+    pub(super) const fn is_stocked(&self, users: usize) -> bool {
+        self.table.is_stocked(users)
+    }
+
+    /// See [`UserTable::lacks_parts`].
+    pub(super) fn lack_parts(&self, users: usize) -> bool {
+        self.table.lacks_parts(users)
+    }
+
+    /// See [`UserTable::enlarge`].
+    pub(super) fn enlarge(&mut self, lines: Lines) {
+        self.table.enlarge(lines);
+    }
+
+    /// See [`UserTable::reduce`].
+    pub(super) fn reduce(&mut self) -> Option<Lines> {
+        self.table.reduce()
+    }
+
+    /// See [`UserTable::users_ready`].
+    pub(super) fn ready(&self) -> usize {
+        self.table.users_ready()
     }
 
     /// Keeps memory for more users: see [`UserTable::stock`].
