@@ -82,35 +82,32 @@ impl Slots {
 
     #[inline]
     pub(super) fn push(&mut self, slot: Slot) {
-        self.count += 1;
-        match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() < chunk.capacity() => chunk.push(slot),
-            _ => self.push_beyond(slot),
+        if self.chunks.last().is_none_or(|last| last.len() == last.capacity()) {
+            self.make_room();
         }
+        if let Some(last) = self.chunks.last_mut() {
+            last.push(slot);
+        }
+        self.count += 1;
     }
 
+    /// Room in the last chunk for one more.
     #[cold]
-    fn push_beyond(&mut self, slot: Slot) {
+    fn make_room(&mut self) {
         match self.chunks.last_mut() {
             Some(chunk) if chunk.len() < CHUNK_SLOTS => {
                 let more = chunk.len().min(CHUNK_SLOTS - chunk.len());
                 chunk.reserve_exact(more);
-                chunk.push(slot);
             }
-            Some(full) => {
-                assert!(full.len() == CHUNK_SLOTS, "a slot's index says which chunk it is in");
+            last => {
+                let is_full = last.is_none_or(|last| last.len() == CHUNK_SLOTS);
+                assert!(is_full, "a slot's index says which chunk it is in");
+                let room = if self.chunks.is_empty() { 1 } else { CHUNK_SLOTS };
                 let stocked = self.stocked.pop().map(|chunk| chunk.0);
-                let mut chunk = stocked.unwrap_or_else(|| Vec::with_capacity(CHUNK_SLOTS));
-                chunk.push(slot);
-                self.chunks.push(chunk);
-            }
-            None => {
-                let mut chunk = self.stocked.pop().map(|chunk| chunk.0).unwrap_or_default();
-                chunk.push(slot);
-                self.chunks.push(chunk);
+                self.chunks.push(stocked.unwrap_or_else(|| Vec::with_capacity(room)));
             }
         }
-        assert!(self.chunks.len() == self.count.div_ceil(CHUNK_SLOTS), "every chunk is in use");
+        assert!(self.chunks.len() == self.count / CHUNK_SLOTS + 1, "every chunk is in use");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Memory for what is for sale, made before anybody buys.
+//! Memory for what is for sale, made before anybody buys; and what the log wants for it, foreseen.
 //!
 //! - **Who gets some**: every activity with many units for sale, from its creation on, or from a
 //!   start. One gets half of what may still be made at most, so that a huge one leaves some to the
@@ -14,8 +14,8 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
-use wal::AbortOnPanic;
 use wal::device::memory_bytes;
+use wal::{AbortOnPanic, SpareMade};
 
 use super::engine::Engine;
 use super::error::OpenError;
@@ -29,6 +29,9 @@ const NICE_STEPS: i32 = 10;
 
 /// Between two looks at what memory is still wanted.
 const LOOK: Duration = Duration::from_secs(5);
+
+/// Between two looks of who waits for spare segments.
+const SPARES_LOOK: Duration = Duration::from_millis(5);
 
 /// Reservations that more memory was made for than is needed before some of it goes back.
 const SPARE_RESERVATIONS: usize = 4_096;
@@ -63,7 +66,13 @@ struct Made {
     ready: usize,
     /// Reservations that it had.
     sold: usize,
+    /// Reservations that may come.
+    for_sale: usize,
 }
+
+/// Bytes of the log that a reservation takes, with a request id of 36 bytes and its share of the
+/// frame, rounded up.
+const LOG_BYTES: u64 = 120;
 
 impl Provisions {
     /// None made yet, and `bytes_max` at most, and the machine's share.
@@ -95,6 +104,15 @@ impl Provisions {
         let others = books.made.iter().filter(|(id, _)| **id != activity);
         let left = self.reservations_max.saturating_sub(others.map(|(_, it)| it.ready).sum());
         if left / 2 < RESERVATIONS_MIN { 0 } else { left / 2 }
+    }
+
+    /// Bytes of the log that what is for sale will take.
+    fn log_bytes(&self) -> u64 {
+        let books = self.books.lock();
+        let for_sale: usize = books.made.values().map(|it| it.for_sale).sum();
+        // What none was made for is as much as any that some is made for, at least.
+        let others = books.waiting.len().saturating_mul(RESERVATIONS_MIN);
+        (for_sale.saturating_add(others) as u64).saturating_mul(LOG_BYTES)
     }
 
     /// Whether somebody bought of `activity` since it was last looked at.
@@ -163,21 +181,24 @@ impl Books {
 const WAITING_LOOKED_AT: usize = 16;
 
 impl Engine {
-    /// Returns once memory is made for all that is for sale, as far as any is made ahead: see
-    /// [`EngineOptions::memory_ahead_bytes_max`](crate::EngineOptions). Purchases need not wait for it; the first of them are slower
+    /// Returns once memory is made for all that is for sale, as far as any is made ahead, and
+    /// segments of the log for what will be bought: see
+    /// [`EngineOptions::memory_ahead_bytes_max`](crate::EngineOptions) and [`wal::limits::SPARES_MAX`]. Purchases need not wait for it; the first of them are slower
     /// without. An engine without threads makes it here.
     pub fn prepare_sales(&self) {
         let provisions = &self.inner.provisions;
         let mut books = provisions.books.lock();
         if books.running {
-            while !books.is_done() && !books.stopping {
-                provisions.changed.wait(&mut books);
+            while !books.stopping && !(books.is_done() && self.inner.log.has_enough_spares()) {
+                // The log's own thread makes spares, and rings no bell here.
+                provisions.changed.wait_for(&mut books, SPARES_LOOK);
             }
             return;
         }
         books.look_again();
         drop(books);
         self.provide_due();
+        while self.inner.log.make_spare().is_ok_and(|made| made == SpareMade::Made) {}
     }
 
     /// Has all activities looked at.
@@ -193,9 +214,11 @@ impl Engine {
     }
 
     fn provide_due(&self) {
-        while let Some(id) = self.inner.provisions.next() {
+        let provisions = &self.inner.provisions;
+        while let Some(id) = provisions.next() {
             self.provide(id);
-            self.inner.provisions.finish();
+            self.inner.log.foresee(provisions.log_bytes());
+            provisions.finish();
         }
     }
 
@@ -219,7 +242,7 @@ impl Engine {
             let count = if is_selling { 0 } else { for_sale.min(allowed) };
             let Some(sort) = shard.wanted(id, count) else {
                 let ready = if for_sale == 0 { 0 } else { shard.ready(id) };
-                let made = Made { ready, sold: shard.reservations(id) };
+                let made = Made { ready, sold: shard.reservations(id), for_sale };
                 drop(shard);
                 provisions.note(id, made, ready < for_sale);
                 return;
