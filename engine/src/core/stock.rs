@@ -82,20 +82,18 @@ impl Shard {
         if is_over || !is_large { 0 } else { units }
     }
 
-    /// Reservations that an activity can still take without growing.
+    /// Reservations that an activity has memory for, beside its users'.
     pub fn ready(&self, id: ActivityId) -> usize {
-        let Some(Activity { slots, users, adopted, .. }) = self.activity(id) else { return 0 };
-        let users = users.ready().saturating_sub(slots.len() + adopted.len());
-        slots.stocked().min(users)
+        self.activity(id).map_or(0, |it| it.slots.stocked())
     }
 
     /// What an activity wants next for `count` more reservations to find all memory ready.
     pub fn wanted(&self, id: ActivityId, count: usize) -> Option<Sort> {
-        let Activity { slots, users, adopted, .. } = self.activity(id).filter(|_| count > 0)?;
+        let Activity { slots, users, adopted, .. } = self.activity(id)?;
         if slots.stocked() < count {
             return Some(Sort::Chunk);
         }
-        users.lack_parts(slots.len() + adopted.len() + count).then_some(Sort::Lines)
+        users.lack_parts(slots.len() + adopted.len(), count).then_some(Sort::Lines)
     }
 
     /// Takes in what an activity wanted, unless it is gone meanwhile. A part of the users' table is

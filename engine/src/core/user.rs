@@ -56,8 +56,8 @@ impl Users {
     }
 
     /// See [`UserTable::lacks_parts`].
-    pub(super) fn lack_parts(&self, users: usize) -> bool {
-        self.table.lacks_parts(users)
+    pub(super) fn lack_parts(&self, users: usize, more: usize) -> bool {
+        self.table.lacks_parts(users, more)
     }
 
     /// See [`UserTable::enlarge`].
@@ -68,16 +68,6 @@ impl Users {
     /// See [`UserTable::reduce`].
     pub(super) fn reduce(&mut self) -> Option<Lines> {
         self.table.reduce()
-    }
-
-    /// See [`UserTable::users_ready`].
-    pub(super) fn ready(&self) -> usize {
-        self.table.users_ready()
-    }
-
-    /// Keeps memory for more users: see [`UserTable::stock`].
-    pub(super) fn stock(&mut self, lines: Option<Lines>) {
-        self.table.stock(lines);
     }
 
     /// Units that `user` holds.

@@ -123,9 +123,10 @@ impl Provisions {
     /// Notes what `activity` has, and whether it gets more once there is more.
     fn note(&self, activity: ActivityId, made: Made, waits: bool) {
         let mut books = self.books.lock();
-        match made.ready {
-            0 => _ = books.made.remove(&activity),
-            _ => _ = books.made.insert(activity, made),
+        let had = books.made.remove(&activity).is_some();
+        // While something is for sale: its users' table goes back with what is left of the rest.
+        if made.for_sale > 0 && (had || made.ready > 0) {
+            books.made.insert(activity, made);
         }
         match waits {
             true => _ = books.waiting.insert(activity),
@@ -241,7 +242,7 @@ impl Engine {
             }
             let count = if is_selling { 0 } else { for_sale.min(allowed) };
             let Some(sort) = shard.wanted(id, count) else {
-                let ready = if for_sale == 0 { 0 } else { shard.ready(id) };
+                let ready = shard.ready(id);
                 let made = Made { ready, sold: shard.reservations(id), for_sale };
                 drop(shard);
                 provisions.note(id, made, ready < for_sale);

@@ -7,11 +7,17 @@
 
 use std::hash::BuildHasher;
 
-use super::{Lines, PART_LINES_MAX, PART_USERS_CALM, Part, UserTable, users_max};
+use super::{Line, Lines, PART_LINES_MAX, PART_USERS_CALM, Part, UserTable, users_max};
 
 /// Users of two parts that are joined, at most: half of what one holds, so that a table which was
 /// made smaller does not grow again with the next few.
 const JOINED_USERS_MAX: u32 = (users_max(PART_LINES_MAX) / 2) as u32;
+
+/// What a user takes at most of a table that was made for as many as came.
+const USER_BYTES_MAX: usize = (PART_LINES_MAX * LINE_BYTES * 2).div_ceil(PART_USERS_CALM);
+
+/// Bytes of a line.
+const LINE_BYTES: usize = size_of::<Line>();
 
 /// Parts among which `users` scatter without filling one.
 const fn parts_for(users: usize) -> usize {
@@ -19,11 +25,14 @@ const fn parts_for(users: usize) -> usize {
 }
 
 impl UserTable {
-    /// Whether it should [grow](Self::enlarge) by a part more, so that `users` in all find room
-    /// without growing it.
-    pub(in super::super) fn lacks_parts(&self, users: usize) -> bool {
+    /// Whether it should [grow](Self::enlarge) by a part more, so that `more` beside `users` find
+    /// room without growing it. Not where most of that would be room for others: a large table is
+    /// not doubled ahead for a few.
+    pub(in super::super) fn lacks_parts(&self, users: usize, more: usize) -> bool {
         let is_small = self.parts.first().is_none_or(|part| part.lines.len() < PART_LINES_MAX);
-        is_small || self.parts.len() < parts_for(users)
+        let missing = parts_for(users + more).saturating_sub(self.parts.len());
+        let pays = missing * PART_LINES_MAX * LINE_BYTES <= more * USER_BYTES_MAX;
+        more > 0 && pays && (is_small || missing > 0)
     }
 
     /// Grows by `lines`: a part of the largest size, which half of the users move to of the part
@@ -89,16 +98,6 @@ impl UserTable {
         part.assert_holds(count);
         Lines(gone.lines)
     }
-
-    /// Users who find room without a part being split, of many that scatter well; those who are
-    /// there among them.
-    pub(in super::super) fn users_ready(&self) -> usize {
-        match self.parts.as_slice() {
-            [] => 0,
-            [part] => part.count_max as usize,
-            parts => parts.len() * PART_USERS_CALM,
-        }
-    }
 }
 
 #[cfg(test)]
@@ -141,7 +140,8 @@ mod tests {
     }
 
     fn enlarged(mut table: UserTable, users: usize) -> UserTable {
-        while table.lacks_parts(users) {
+        let before = table.iter().count();
+        while table.lacks_parts(before, users - before) {
             table.enlarge(Lines::touched());
         }
         table
@@ -157,11 +157,20 @@ mod tests {
             assert_eq!(table.parts.len(), PARTS);
             assert!(table.parts.iter().all(|part| part.depth == table.depth));
             assert_holds(&table, before);
-            assert!(table.users_ready() >= users && table.is_stocked(users - 1));
+            assert!(table.is_stocked(users - 1));
             add(&mut table, before + 1..=users as u64);
             assert_eq!(table.parts.len(), PARTS, "no part was split");
             assert_holds(&table, users as u64);
         }
+    }
+
+    #[test]
+    fn a_large_table_is_not_doubled_for_a_few() {
+        let mut table = UserTable::new(FixedState::with_seed(7));
+        let users = PARTS * PART_USERS_CALM;
+        add(&mut table, 1..=users as u64);
+        assert!(!table.lacks_parts(users, 1_000), "they find room when they come");
+        assert!(table.lacks_parts(users, users), "as many again");
     }
 
     #[test]
