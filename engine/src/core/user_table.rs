@@ -149,10 +149,23 @@ impl UserTable {
     /// The user `id` at `place`, which was found since the table last changed; one that holds
     /// nothing is put there where there is none.
     #[inline(always)]
-    pub(super) fn entry(&mut self, mut place: Place, id: UserId) -> &mut User {
-        if !self.has_room(place) {
-            place = self.make_room(place, id);
+    pub(super) fn entry(&mut self, place: Place, id: UserId) -> &mut User {
+        if self.has_room(place) {
+            return self.at(place, id);
         }
+        self.entry_beyond(place, id)
+    }
+
+    /// [`UserTable::entry`] where room is to be made.
+    #[cold]
+    fn entry_beyond(&mut self, place: Place, id: UserId) -> &mut User {
+        let place = self.make_room(place, id);
+        self.at(place, id)
+    }
+
+    /// The user `id` at `place`, where there is room.
+    #[inline(always)]
+    fn at(&mut self, place: Place, id: UserId) -> &mut User {
         let part = &mut self.parts[place.part as usize];
         let entry = &mut part.lines[place.line as usize].0[place.entry];
         part.count += u32::from(entry.is_none());
@@ -222,7 +235,6 @@ impl UserTable {
     }
 
     /// Makes room for the user `id`, who is not there; where that is, once there is.
-    #[cold]
     fn make_room(&mut self, mut place: Place, id: UserId) -> Place {
         while !self.has_room(place) {
             self.grow(place.hash);
