@@ -1,8 +1,8 @@
 //! What live reservations and activities cost: memory, bytes of the log, and the time to serve them
 //! again.
 //!
-//! Usage: `footprint [RESERVATIONS] [ACTIVITIES]`, a million in one by default. All of the process's
-//! memory counts, from before the engine was opened on: what it made ahead for the sale as well,
+//! Usage: `footprint [RESERVATIONS] [ACTIVITIES]`, a million in one by default. All memory of the
+//! process counts, from before the engine was opened on: what it made ahead for the sale as well,
 //! whether the sale came to need it or not.
 //!
 //! | command | shows | needs |

@@ -153,12 +153,6 @@ impl UserTable {
         if self.has_room(place) {
             return self.at(place, id);
         }
-        self.entry_beyond(place, id)
-    }
-
-    /// [`UserTable::entry`] where room is to be made.
-    #[cold]
-    fn entry_beyond(&mut self, place: Place, id: UserId) -> &mut User {
         let place = self.make_room(place, id);
         self.at(place, id)
     }
@@ -235,6 +229,7 @@ impl UserTable {
     }
 
     /// Makes room for the user `id`, who is not there; where that is, once there is.
+    #[cold]
     fn make_room(&mut self, mut place: Place, id: UserId) -> Place {
         while !self.has_room(place) {
             self.grow(place.hash);

@@ -184,8 +184,9 @@ const WAITING_LOOKED_AT: usize = 16;
 impl Engine {
     /// Returns once memory is made for all that is for sale, as far as any is made ahead, and
     /// segments of the log for what will be bought: see
-    /// [`EngineOptions::memory_ahead_bytes_max`](crate::EngineOptions) and [`wal::limits::SPARES_MAX`]. Purchases need not wait for it; the first of them are slower
-    /// without. An engine without threads makes it here.
+    /// [`EngineOptions::memory_ahead_bytes_max`](crate::EngineOptions) and
+    /// [`SPARES_MAX`](wal::limits::SPARES_MAX). Purchases need not wait for it; the first of them
+    /// are slower without. An engine without threads makes both here.
     pub fn prepare_sales(&self) {
         let provisions = &self.inner.provisions;
         let mut books = provisions.books.lock();
