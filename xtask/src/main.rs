@@ -50,7 +50,8 @@ use steps::Step;
 
 const USAGE: &str = "usage: cargo xtask quick | test [--list | --publish | STEP...] | tidy | \
                      docs | fuzz | coverage [--publish] | soak [--minutes N] | \
-                     nightly [--list | --short] [--publish | STEP...] | sim ARGS... | bench [peers] [ARGS...]";
+                     nightly [--list | --short] [--publish | STEP...] | sim ARGS... | \
+                     bench [peers] [ARGS...]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
