@@ -7,10 +7,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::steps::Outcome;
 
 /// The variable that names the file of counts to a harness.
 pub(crate) const VARIABLE: &str = "SLUICE_COUNTS";
@@ -77,21 +75,15 @@ pub(crate) fn add(harness: &str, what: &str, count: u64) -> Result<(), Failure> 
     kept.write_all(format!("{harness}\t{what}\t{count}\n").as_bytes()).map_err(failed)
 }
 
-/// Writes into the page what the run counted.
+/// Writes into the page what the run counted, under the `figures` of all of it.
 ///
 /// # Errors
 /// [`Failure::Io`] where a file cannot be read or written, [`Failure::Unread`] where the page has
 /// no marks.
-pub(crate) fn publish(
-    section: Section,
-    outcomes: &[Outcome],
-    took: Duration,
-) -> Result<(), Failure> {
+pub(crate) fn publish(section: Section, figures: &str) -> Result<(), Failure> {
     let read = |source| Failure::Io { what: "read the counts", source };
     let counts = fs::read_to_string(file()).map_err(read)?;
-    let passed: u64 = outcomes.iter().map(|outcome| outcome.totals.passed).sum();
-    let figures = format!("{} minutes, {passed} tests passed", took.as_secs() / 60);
-    put(section, &figures, &table(&counts))
+    put(section, figures, &table(&counts))
 }
 
 /// Writes `table` into the page, under what made it and the `figures` of all of it.

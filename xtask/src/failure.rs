@@ -141,7 +141,7 @@ impl fmt::Display for Failure {
                  valkey-server 8 or later by hand",
             ),
             Self::Step { name } => {
-                write!(f, "step `{name}` failed; run it alone: cargo xtask test {name}")
+                write!(f, "step `{name}` failed; run it alone: the same command and `{name}`")
             }
         }
     }

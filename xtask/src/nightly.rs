@@ -36,22 +36,35 @@ impl Length {
     }
 }
 
-/// Runs the named steps, or all of them: with `--publish` alone, what they counted goes into the
-/// page.
+/// Runs the named steps, or all of them; with `--publish` before them, what was counted goes into
+/// the page. A night may be cut into runs of some steps each: counts are forgotten when all of it
+/// begins anew.
 ///
 /// # Errors
 /// [`Failure::Step`] for the first that failed, [`Failure::Usage`] for a name that no step has,
 /// [`Failure::Io`] where the counts could not be kept.
 pub(crate) fn run(length: Length, rest: &[String]) -> Result<(), Failure> {
-    let publishes = matches!(rest, [flag] if flag == "--publish");
-    let steps = plan::chosen(steps(length), if publishes { &[] } else { rest })?;
-    counts::forget()?;
+    let (publishes, names) = match rest {
+        [flag, names @ ..] if flag == "--publish" => (true, names),
+        names => (false, names),
+    };
+    let chosen = plan::chosen(steps(length), names)?;
+    if names.is_empty() {
+        counts::forget()?;
+    }
     let started = Instant::now();
-    let outcomes = steps::run_all(&steps);
-    let took = started.elapsed();
-    plan::report(&outcomes, took)?;
+    let outcomes = steps::run_all(&chosen);
+    plan::report(&outcomes, started.elapsed())?;
+    for outcome in &outcomes {
+        let step = format!("step `{}`", outcome.name);
+        counts::add(&step, "seconds", outcome.took.as_secs())?;
+        if outcome.totals.passed > 0 {
+            counts::add(&step, "tests passed", outcome.totals.passed)?;
+        }
+    }
     let section = length.pick(counts::NIGHT, counts::SHORT_NIGHT);
-    if publishes { counts::publish(section, &outcomes, took) } else { Ok(()) }
+    let about = "what its harnesses counted, and its steps";
+    if publishes { counts::publish(section, about) } else { Ok(()) }
 }
 
 /// Everything, in the order of what fails fastest.

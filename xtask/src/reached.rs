@@ -1,10 +1,15 @@
 //! What of the source the tests reach, from what `llvm-cov export` prints.
 //!
+//! What belongs to tests is left out, what only a planted fault enters, and the way that an
+//! assertion takes where it is broken: no test of the product can go there.
+//!
 //! Its own summary takes, of a function that was built several times (with and without its tests,
 //! generic over several types), the build that was reached most. Here a place is reached where any
 //! build of it is: what the unit tests leave out and a campaign meets is met.
 
 use std::collections::BTreeMap;
+
+use crate::tidy;
 
 /// A place in a source file: its first and last line and column.
 type Span = [u64; 4];
@@ -50,6 +55,16 @@ impl File {
         Share { all: ways().count() as u64, missed: missed as u64 }
     }
 
+    /// Forgets what begins in a line that is `excused`.
+    pub(crate) fn leave_out(&mut self, excused: &[bool]) {
+        let is_excused = |line: &u64| {
+            let index = usize::try_from(*line).ok().and_then(|line| line.checked_sub(1));
+            index.and_then(|index| excused.get(index)).copied().unwrap_or(false)
+        };
+        self.regions.retain(|[line, ..], _| !is_excused(line));
+        self.branches.retain(|[line, ..], _| !is_excused(line));
+    }
+
     /// The lines and columns of what was never met, each with what never happened there.
     pub(crate) fn missed(&self) -> Vec<(u64, u64, &'static str)> {
         let regions = self.regions.iter().filter(|(_, count)| **count == 0);
@@ -67,6 +82,20 @@ impl File {
     }
 }
 
+/// For each line of a file, whether nothing is asked of its tests there.
+pub(crate) fn excused(path: &str, text: &str) -> Vec<bool> {
+    let mut excused = tidy::test_lines(path, text);
+    let mut is_asserting = false;
+    for (line, is_excused) in text.lines().zip(&mut excused) {
+        let code = line.trim();
+        let words = ["assert!(", "assert_eq!(", "assert_ne!(", "debug_assert!("];
+        is_asserting |= words.iter().any(|word| code.starts_with(word));
+        *is_excused |= is_asserting || code.contains("planted::has(");
+        is_asserting &= !code.ends_with(");");
+    }
+    excused
+}
+
 /// Kind of a region of code, as LLVM numbers them.
 const CODE: u64 = 0;
 
@@ -77,6 +106,7 @@ pub(crate) fn files(
 ) -> Option<BTreeMap<String, File>> {
     let mut files: BTreeMap<String, File> = BTreeMap::new();
     let (_, functions) = exported.split_once("\"functions\":[")?;
+    let (functions, _) = functions.split_once("\"totals\":")?;
     for function in functions.split("{\"branches\":").skip(1) {
         let (branches, rest) = rows(function)?;
         let (_, rest) = rest.split_once("\"filenames\":[")?;
@@ -141,7 +171,7 @@ mod tests {
         {"branches":[[2,5,2,9,1,0,0,0,4]],"count":1,"filenames":["/x/wal/src/a.rs"],
          "mcdc_records":[],"name":"two","regions":[[1,1,4,2,1,0,0,0],[5,1,5,9,0,0,0,0]]},
         {"branches":[],"count":0,"filenames":["/y/other.rs"],
-         "mcdc_records":[],"name":"three","regions":[[1,1,1,2,0,0,0,0]]}],"totals":{}}]}"#;
+         "mcdc_records":[],"name":"three","regions":[[1,1,1,2,0,0,0,0]]}],"totals":{"branches":{"count":4,"covered":1}}}]}"#;
 
     #[test]
     fn a_place_is_reached_where_any_build_of_it_is() {
@@ -152,6 +182,20 @@ mod tests {
         assert_eq!(file.regions(), Share { all: 3, missed: 2 });
         assert_eq!(file.branches(), Share { all: 2, missed: 0 });
         assert_eq!(file.missed(), [(3, 1, "never entered"), (5, 1, "never entered")]);
+    }
+
+    #[test]
+    fn tests_planted_faults_and_broken_assertions_are_left_out() {
+        let text = "fn f() {\n    assert!(\n        a && b,\n        \"c\"\n    );\n    g();\n    \
+                    if planted::has(Bug::X) {}\n}\n#[cfg(test)]\nmod tests {\n    fn t() {}\n}\n";
+        let lines = excused("wal/src/x.rs", text);
+        let left: Vec<_> = (1..).zip(&lines).filter(|(_, is)| !**is).map(|(at, _)| at).collect();
+        assert_eq!(left, [1, 6, 8]);
+        let mut file = File::default();
+        file.regions.extend([([3, 1, 3, 2], 0), ([6, 1, 6, 2], 0), ([11, 1, 11, 2], 0)]);
+        file.branches.insert([7, 8, 7, 9], [0, 1]);
+        file.leave_out(&lines);
+        assert_eq!(file.missed(), [(6, 1, "never entered")]);
     }
 
     #[test]

@@ -165,8 +165,7 @@ impl<S: Store> SqlSink<S> {
             }
             Some(found) => {
                 let claimed = Cursor { epoch: self.identity.epoch, ..found };
-                move_cursor(&mut transaction, &found, &claimed).await?;
-                touch_cursor(&mut transaction, &claimed).await?;
+                touch_cursor(&mut transaction, &found, &claimed).await?;
                 claimed
             }
         };
@@ -180,7 +179,7 @@ impl<S: Store> SqlSink<S> {
     /// As [`SqlSink::claim`].
     pub(crate) async fn stay(&mut self, at: &Cursor) -> Result<(), SinkError> {
         let mut transaction = self.store.begin().await?;
-        touch_cursor(&mut transaction, at).await?;
+        touch_cursor(&mut transaction, at, at).await?;
         transaction.commit().await?;
         Ok(())
     }
@@ -313,16 +312,18 @@ pub(super) async fn move_cursor(
     move_cursor_at(transaction, from, to, now_ms()).await
 }
 
-/// Writes the cursor's row, which stays `at` its place, so that there is something to sync.
+/// Moves the cursor so that there is something to sync, though it may stay where it is.
 ///
 /// SQLite neither writes nor syncs what a row has already: of two times one is another than its
 /// own, whatever the clock says.
-async fn touch_cursor(transaction: &mut impl Transaction, at: &Cursor) -> Result<(), SinkError> {
+async fn touch_cursor(
+    transaction: &mut impl Transaction,
+    from: &Cursor,
+    to: &Cursor,
+) -> Result<(), SinkError> {
     let now_ms = now_ms();
-    for updated_ms in [now_ms.saturating_add(1), now_ms] {
-        move_cursor_at(transaction, at, at, updated_ms).await?;
-    }
-    Ok(())
+    move_cursor_at(transaction, from, to, now_ms.saturating_add(1)).await?;
+    move_cursor_at(transaction, to, to, now_ms).await
 }
 
 async fn move_cursor_at(
