@@ -171,7 +171,8 @@ mod tests {
         {"branches":[[2,5,2,9,1,0,0,0,4]],"count":1,"filenames":["/x/wal/src/a.rs"],
          "mcdc_records":[],"name":"two","regions":[[1,1,4,2,1,0,0,0],[5,1,5,9,0,0,0,0]]},
         {"branches":[],"count":0,"filenames":["/y/other.rs"],
-         "mcdc_records":[],"name":"three","regions":[[1,1,1,2,0,0,0,0]]}],"totals":{"branches":{"count":4,"covered":1}}}]}"#;
+         "mcdc_records":[],"name":"three","regions":[[1,1,1,2,0,0,0,0]]}],
+         "totals":{"branches":{"count":4,"covered":1}}}]}"#;
 
     #[test]
     fn a_place_is_reached_where_any_build_of_it_is() {
