@@ -169,10 +169,7 @@ impl Process {
         };
         let mut opening =
             Opening::begin(Arc::new(self.device.clone()), options).map_err(Stopped::Open)?;
-        let start = match opening.next_snapshot().map_err(Stopped::Open)? {
-            Some(mut snapshot) => self.load(&mut snapshot)?,
-            None => Counts::default(),
-        };
+        let start = self.load_snapshot(&mut opening)?;
         let mut check = self.truth.check_after(start);
         let judged = opening
             .replay(&mut |record| {

@@ -310,6 +310,9 @@ impl Segment<'_> {
         stop: &Stop,
         recovered: &mut Recovered,
     ) -> Result<(), OpenError> {
+        if self.is_closed(end, stop) {
+            return Ok(());
+        }
         let mut survey = scan::survey(file, self.header, end.offset);
         let (format, shard_seqs) = (&self.control.format, recovered.shard_seqs.as_slice());
         let passed = Passed { format, shard_seqs };
@@ -331,6 +334,15 @@ impl Segment<'_> {
             bytes: survey.damage_bytes,
         });
         Ok(())
+    }
+
+    /// Whether CONTROL vouches for this very end, and no frame of this life stands behind it. Then
+    /// what lies beyond is not read: a process that had written it would have taken the word back
+    /// before its first byte, and it would have begun a segment of its own (W10, W11).
+    fn is_closed(&self, end: &LogEnd, stop: &Stop) -> bool {
+        let vouched = self.control.clean_end.as_ref() == Some(end);
+        let is_end = matches!(stop, Stop::Full | Stop::Zero | Stop::Stale);
+        vouched && is_end && !planted::has(Bug::CleanEndIgnored)
     }
 
     fn evidence(&self, end: &LogEnd, stop: Option<&Stop>, survey: &Survey) -> Evidence {

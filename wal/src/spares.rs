@@ -95,8 +95,9 @@ pub enum SpareMade {
 
 impl Spares {
     /// Takes over the spares of an earlier run that are of the right size and begin as spares do;
-    /// removes the others. `closed` tells whether that run ended cleanly. What is to be zero is
-    /// read later, before it is used at the latest: a start does not wait for all of it.
+    /// removes the others. `closed` tells whether that run ended cleanly: then it knew them all for
+    /// what they are. Else what is to be zero is read later, before it is used at the latest: a
+    /// start does not wait for all of it.
     pub(crate) fn adopt(device: &dyn Device, control: &Control, closed: bool) -> io::Result<Self> {
         let trusted = closed || planted::has(Bug::FileReusedAfterError);
         let segment_bytes = control.format.segment_bytes;
@@ -117,7 +118,7 @@ impl Spares {
             let stale = usable.then(|| stale_stamp(device, &path, control).ok().flatten());
             match stale.flatten() {
                 Some(0) => {
-                    pool.spares.push_back(Spare { path, stale_stamp: 0, checked: false });
+                    pool.spares.push_back(Spare { path, stale_stamp: 0, checked: closed });
                 }
                 // Nothing about it is left to be read: it is the first to be used.
                 Some(stale) if trusted => pool.spares.push_front(Spare::made(path, stale)),
@@ -158,10 +159,26 @@ impl Spares {
     /// Reads the spares that an earlier run left, so that a rotation need not; removes those that
     /// are none after all.
     pub(crate) fn check(&self, device: &dyn Device) {
+        // What can't be removed is a spare no more: the next one is looked at.
+        while self.look_into(device, |pool| pool.stopped).is_err() {}
+    }
+
+    /// Reads those that are still to be read: a clean end vouches for the spares that it leaves.
+    /// Tells whether one was removed, which is durable once the directory is synced.
+    pub(crate) fn vouch(&self, device: &dyn Device) -> Result<bool, Failed> {
+        self.look_into(device, |_| false)
+    }
+
+    fn look_into(
+        &self,
+        device: &dyn Device,
+        ends: impl Fn(&Pool) -> bool,
+    ) -> Result<bool, Failed> {
+        let mut removed = false;
         loop {
             let pool = self.pool.lock();
-            let next = pool.spares.iter().find(|spare| !spare.checked && !pool.stopped);
-            let Some(path) = next.map(|spare| spare.path.clone()) else { return };
+            let next = pool.spares.iter().find(|spare| !spare.checked && !ends(&pool));
+            let Some(path) = next.map(|spare| spare.path.clone()) else { return Ok(removed) };
             drop(pool);
             let zero = is_all_zero(device, &path, self.segment_bytes);
             let mut pool = self.pool.lock();
@@ -172,7 +189,9 @@ impl Spares {
             if zero {
                 pool.spares[at].checked = true;
             } else if pool.spares.remove(at).is_some() {
-                let _ = device.remove(&path);
+                drop(pool);
+                removed = true;
+                device.remove(&path).map_err(|source| Failed { path, source })?;
             }
         }
     }

@@ -9,10 +9,11 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 
 use super::activity::Activity;
-use super::ids::ActivityId;
+use super::ids::{ActivityId, Position};
 use super::reservation::Slot;
 use super::shard::Shard;
 use super::side::{DeadLetterState, Refunds};
+use super::user::User;
 
 /// The digest of a shard's state.
 pub fn digest(shard: &Shard) -> u128 {
@@ -61,9 +62,10 @@ fn refunds(hash: &mut Hash, refunds: &Refunds) {
 /// The part of a digest that is made of an activity's users.
 pub fn users_digest(activity: &Activity) -> u128 {
     let of_user = Hash::of("user");
-    sum(activity.users.iter().map(|(user, held)| {
+    sum(activity.users.iter().map(|User { id, held, last }| {
         let mut hash = of_user.clone();
-        hash.numbers(&[user.get(), u64::from(held)]);
+        let last = last.map_or(0, Position::get);
+        hash.numbers(&[id.get(), u64::from(*held), u64::from(last)]);
         hash.finish()
     }))
 }
@@ -152,7 +154,7 @@ fn rare(hash: &mut Hash, activity: &Activity) {
 }
 
 fn hash_slot(hash: &mut Hash, slot: &Slot) {
-    let previous = slot.previous().map_or(0, |position| position.get());
+    let previous = slot.previous().map_or(0, Position::get);
     let small = [slot.quantity(), previous, u32::from(slot.status().code())];
     hash.wide(slot.request_hash());
     hash.numbers(&[slot.user().get(), slot.created_ms(), slot.updated_ms(), slot.shard_seq()]);

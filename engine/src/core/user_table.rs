@@ -204,9 +204,12 @@ impl UserTable {
         self.stocked = lines;
     }
 
-    /// The users, in no order that anything may rest on.
+    /// The users, part by part by the highest bits of their hashes, and by the lowest within one:
+    /// who adds them to another table in this order goes through that from one end to the other.
     pub(super) fn iter(&self) -> impl Iterator<Item = &User> {
-        self.parts.iter().flat_map(|part| part.users())
+        // The prefixes that lead to a part are neighbours.
+        let parts = self.directory.chunk_by(|one, next| one == next).filter_map(|it| it.first());
+        parts.flat_map(|part| self.parts[*part as usize].users())
     }
 
     /// Whether the user of `place` is there or may come there.

@@ -7,7 +7,7 @@ use crate::core::command::ActivityFigures;
 use crate::core::control::Control;
 use crate::core::digest::digest;
 use crate::core::event::Status;
-use crate::core::ids::{ActivityId, Position, ReservationId, UserId};
+use crate::core::ids::{ActivityId, Position, ReservationId};
 use crate::core::publication::Publication;
 use crate::core::reservation::Slot;
 use crate::core::shard::{Place, Shard, ShardSeed, Tombstone};
@@ -15,7 +15,7 @@ use crate::core::side::{
     Adopted, DeadLetter, OpenRefund, Operation, OperationKind, Payment, Refund, Refunds,
 };
 use crate::core::stock::Stock;
-use crate::core::user::FETCHED_TOGETHER;
+use crate::core::user::User;
 
 /// Why images are not the state of a shard. Their checksums held: the program that wrote them, or
 /// this one, has a fault.
@@ -76,7 +76,7 @@ impl ShardLoader {
                 }
                 Run::Users(count) => {
                     let (these, others) = users.split_at_checked(count).unwrap_or_default();
-                    add_users(self.live(image_kinds::USER)?, these);
+                    add_users(self.live(image_kinds::USER)?, these)?;
                     users = others;
                 }
                 Run::Other(index) => {
@@ -276,7 +276,10 @@ fn open_refund(image: &Image<'_>) -> Option<OpenRefund> {
     })
 }
 
-/// Adds the next reservations by position. What their users hold comes with the users' own images.
+/// Reservations between two looks at whether memory was made for more.
+const STOCKED_TOGETHER: usize = 64;
+
+/// Adds the next reservations by position. What is known of their users comes behind them.
 fn add_reservations(
     activity: &mut Activity,
     reservations: &[(ReservationId, Slot)],
@@ -286,26 +289,34 @@ fn add_reservations(
     if !activity.adopted.is_empty() {
         return Err(out_of_place);
     }
-    for together in reservations.chunks(FETCHED_TOGETHER) {
+    for together in reservations.chunks(STOCKED_TOGETHER) {
         activity.stock_up(stock);
-        activity.users.fetch(together.iter().map(|(_, slot)| slot.user()));
         for (reservation, slot) in together {
             let next = Position::after(activity.slots.len());
             let position = activity.own_position(*reservation).filter(|it| Some(*it) == next);
             let position = position.ok_or(out_of_place)?;
-            let (slots, ordinal) = (&activity.slots, activity.ordinal);
-            let slot = activity.users.restore(*slot, position, slots, ordinal);
-            activity.slots.push(slot);
+            if let Some(previous) = slot.previous() {
+                // A chain that leads anywhere but back would be walked for ever.
+                if previous >= position {
+                    return Err(out_of_place);
+                }
+                activity.users.restore_link(slot, position, &activity.slots, activity.ordinal);
+            }
+            activity.slots.push(*slot);
         }
     }
     Ok(())
 }
 
-fn add_users(activity: &mut Activity, users: &[(UserId, u32)]) {
-    for together in users.chunks(FETCHED_TOGETHER) {
-        activity.users.fetch(together.iter().map(|(user, _)| *user));
-        together.iter().for_each(|(user, held)| activity.users.set_held(*user, *held));
+/// Adds what is known of users, behind their reservations.
+fn add_users(activity: &mut Activity, users: &[User]) -> Result<(), LoadError> {
+    let reservations = activity.slots.len();
+    let is_there = |last: Position| last.index() < reservations;
+    if !activity.adopted.is_empty() || !users.iter().all(|user| user.last.is_none_or(is_there)) {
+        return Err(LoadError::OutOfPlace { kind: image_kinds::USER });
     }
+    users.iter().for_each(|user| activity.users.restore(*user));
+    Ok(())
 }
 
 fn adopted(activity: &mut Activity, image: &Image<'_>) -> Option<()> {
