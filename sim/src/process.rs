@@ -9,7 +9,7 @@ use wal::{
     Opening, RetentionLimits, record_bytes,
 };
 
-use crate::truth::{Counts, Truth};
+use crate::truth::Truth;
 use crate::workload::{FORMAT, Step};
 
 /// With its headers a record of this length dirties all 8 sectors of one block.

@@ -222,14 +222,6 @@ impl Tail {
         self.seal_idle(parts)?;
         self.assert_at_rest(parts);
         parts.intake.assert_drained(|lane| parts.watermark.durable(lane));
-        let device = &*parts.device;
-        if parts.spares.vouch(device).map_err(|failed| fail_spare(parts, failed))? {
-            let (op, path) = ("sync", device.display(names::WAL_DIR));
-            let synced = device.sync_dir(names::WAL_DIR);
-            synced.map_err(|source| {
-                self.fail(parts, Failure { op, path, source, seen: Seen::Nothing })
-            })?;
-        }
         self.control.clean_end = Some(LogEnd {
             segment: self.segment_id(),
             offset: self.offset,

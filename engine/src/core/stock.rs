@@ -39,13 +39,20 @@ impl Activity {
 
     /// Takes what it will want next from `stock`.
     pub(super) fn stock_up(&mut self, stock: &mut dyn Stock) {
-        if self.slots.len() < RESERVATIONS_MIN {
-            return;
-        }
-        if !self.slots.is_stocked() {
+        self.stock_up_slots(stock);
+        self.stock_up_users(stock);
+    }
+
+    /// The same for reservations alone.
+    pub(super) fn stock_up_slots(&mut self, stock: &mut dyn Stock) {
+        if self.slots.len() >= RESERVATIONS_MIN && !self.slots.is_stocked() {
             self.slots.stock(stock.chunk());
         }
-        if !self.users.is_stocked() {
+    }
+
+    /// The same for their users alone.
+    pub(super) fn stock_up_users(&mut self, stock: &mut dyn Stock) {
+        if self.slots.len() >= RESERVATIONS_MIN && !self.users.is_stocked() {
             self.users.stock(stock.lines());
         }
     }

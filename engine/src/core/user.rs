@@ -154,6 +154,16 @@ impl Users {
         slot.after(last)
     }
 
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.table.count()
+    }
+
+    /// Makes room for `users`, of whom none is there yet: see [`UserTable::allot`].
+    pub(super) fn allot(&mut self, users: usize) {
+        self.table.allot(users);
+    }
+
     /// Takes what a snapshot knows of a user.
     #[inline]
     pub(super) fn restore(&mut self, user: User) {

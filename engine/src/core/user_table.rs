@@ -204,6 +204,23 @@ impl UserTable {
         self.stocked = lines;
     }
 
+    /// How many users there are.
+    pub(super) fn count(&self) -> usize {
+        self.parts.iter().map(|part| part.count as usize).sum()
+    }
+
+    /// Makes the parts that `users` will want of a table that has none, so that none is split when
+    /// they come. Each is small until some do.
+    pub(super) fn allot(&mut self, users: usize) {
+        if !self.directory.is_empty() || users <= users_max(PART_LINES_MAX) {
+            return;
+        }
+        self.depth = users.div_ceil(PART_USERS_CALM).next_power_of_two().ilog2();
+        self.directory = (0..1 << self.depth).collect();
+        let small = || Part::new(PART_LINES_MIN, self.depth);
+        self.parts = self.directory.iter().map(|_| small()).collect();
+    }
+
     /// The users, part by part by the highest bits of their hashes, and by the lowest within one:
     /// who adds them to another table in this order goes through that from one end to the other.
     pub(super) fn iter(&self) -> impl Iterator<Item = &User> {
@@ -241,7 +258,12 @@ impl UserTable {
         let part = &mut self.parts[index as usize];
         let (lines, depth) = (part.lines.len(), part.depth);
         if lines < PART_LINES_MAX {
-            let old = std::mem::replace(part, Part::new(2 * lines, depth));
+            // One of several is to be large: see `allot`.
+            let larger = match depth {
+                0 => Part::new(2 * lines, depth),
+                _ => Part::of(self.stocked.take().unwrap_or_else(Lines::touched).0, depth),
+            };
+            let old = std::mem::replace(part, larger);
             old.users().for_each(|user| part.insert(self.hasher.hash_one(user.id), *user));
             part.assert_holds(old.count);
             return;
@@ -367,6 +389,10 @@ const fn users_max(lines: usize) -> usize {
     lines * LINE_USERS * 4 / 5
 }
 
+/// Users of a part of the largest size among whom none of many such parts is full yet: hashes do
+/// not scatter evenly, and with as many on average a part has a tenth more once in thousands.
+const PART_USERS_CALM: usize = PART_LINES_MAX * LINE_USERS * 7 / 10;
+
 /// Bits of a hash that choose its line within the largest part.
 const LINE_BITS: u32 = PART_LINES_MAX.trailing_zeros();
 
@@ -425,6 +451,31 @@ mod tests {
         (1..=6).for_each(|id| add_unit(&mut table, id));
         assert_eq!(table.parts.len(), 1);
         assert_eq!(table.parts[0].lines.len(), PART_LINES_MIN);
+    }
+
+    #[test]
+    fn a_table_that_was_allotted_takes_the_users_of_another_in_any_order_and_splits_nothing() {
+        let count = 20 * PART_USERS_MAX as u64;
+        let mut one = UserTable::new(FixedState::with_seed(7));
+        (1..=count).for_each(|id| add_unit(&mut one, id));
+        let in_order: Vec<User> = one.iter().copied().collect();
+        let hashes = in_order.iter().map(|user| prefix(one.hasher.hash_one(user.id), one.depth));
+        assert!(hashes.is_sorted(), "part by part");
+        let mut reversed = in_order.clone();
+        reversed.reverse();
+        for users in [in_order, reversed] {
+            let mut other = UserTable::new(FixedState::with_seed(7));
+            other.allot(users.len());
+            let parts = other.parts.len();
+            for user in &users {
+                let (place, found) = other.find(user.id);
+                assert_eq!(found, None);
+                *other.entry(place, user.id) = *user;
+            }
+            assert_eq!((other.parts.len(), other.count()), (parts, users.len()));
+            assert!(users.iter().all(|user| other.find(user.id).1 == Some(user)));
+            assert!(other.find(user(count + 1)).1.is_none());
+        }
     }
 
     #[test]

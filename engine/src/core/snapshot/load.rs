@@ -5,7 +5,7 @@ use super::images::{Images, Run, image_kinds, slot};
 use crate::core::activity::{Activity, Flags};
 use crate::core::command::ActivityFigures;
 use crate::core::control::Control;
-use crate::core::digest::digest;
+use crate::core::digest::{ActivityDigest, digest, digest_with};
 use crate::core::event::Status;
 use crate::core::ids::{ActivityId, Position, ReservationId};
 use crate::core::publication::Publication;
@@ -40,7 +40,28 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct ShardLoader {
     shard: Shard,
-    current: Option<(ActivityId, Place)>,
+    current: Option<Begun>,
+    /// The digests of the activities that are whole, summed up.
+    live: u128,
+}
+
+/// What the next images belong to.
+#[derive(Debug)]
+enum Begun {
+    Live(Box<Loading>),
+    Archived(ActivityId, Tombstone),
+}
+
+/// An activity that is loaded.
+#[derive(Debug)]
+struct Loading {
+    id: ActivityId,
+    activity: Activity,
+    /// Of what was added: what a start reads it has at hand but once.
+    digest: ActivityDigest,
+    /// Users who made reservations here, and images of users.
+    buyers: usize,
+    users: usize,
 }
 
 impl ShardLoader {
@@ -48,7 +69,7 @@ impl ShardLoader {
     pub fn new(seed: ShardSeed, seq: u64) -> Self {
         let mut shard = Shard::new(seed);
         shard.applied_seq = seq;
-        Self { shard, current: None }
+        Self { shard, current: None, live: 0 }
     }
 
     /// Takes the next images.
@@ -70,13 +91,12 @@ impl ShardLoader {
             match *run {
                 Run::Reservations(count) => {
                     let (these, others) = reservations.split_at_checked(count).unwrap_or_default();
-                    let live = self.live(image_kinds::RESERVATION)?;
-                    add_reservations(live, these, stock)?;
+                    self.live(image_kinds::RESERVATION)?.add_reservations(these, stock)?;
                     reservations = others;
                 }
                 Run::Users(count) => {
                     let (these, others) = users.split_at_checked(count).unwrap_or_default();
-                    add_users(self.live(image_kinds::USER)?, these)?;
+                    self.live(image_kinds::USER)?.add_users(these, stock)?;
                     users = others;
                 }
                 Run::Other(index) => {
@@ -88,9 +108,9 @@ impl ShardLoader {
     }
 
     /// The activity begun last, to which an image of `kind` belongs.
-    fn live(&mut self, kind: u8) -> Result<&mut Activity, LoadError> {
+    fn live(&mut self, kind: u8) -> Result<&mut Loading, LoadError> {
         match &mut self.current {
-            Some((_, Place::Live(activity))) => Ok(activity),
+            Some(Begun::Live(loading)) => Ok(loading),
             _ => Err(LoadError::OutOfPlace { kind }),
         }
     }
@@ -100,14 +120,17 @@ impl ShardLoader {
         match *image {
             Image::Activity { activity, .. } => {
                 self.end_activity()?;
-                let begun = Box::new(self.begin(image).ok_or(out_of_place)?);
-                self.current = Some((activity, Place::Live(begun)));
+                let begun = self.begin(image).ok_or(out_of_place)?;
+                let digest = ActivityDigest::begin(activity, &begun);
+                let (id, activity) = (activity, begun);
+                let loading = Loading { id, activity, digest, buyers: 0, users: 0 };
+                self.current = Some(Begun::Live(Box::new(loading)));
                 Ok(())
             }
             Image::Archived { activity, ordinal, end_ms } => {
                 self.end_activity()?;
                 let tombstone = Tombstone { ordinal, end_ms, refunds: Refunds::new() };
-                self.current = Some((activity, Place::Archived(tombstone)));
+                self.current = Some(Begun::Archived(activity, tombstone));
                 Ok(())
             }
             Image::OpenRefund { reservation, refund_no, .. } => {
@@ -117,8 +140,8 @@ impl ShardLoader {
                 Ok(())
             }
             _ => match self.current.as_mut().ok_or(out_of_place)? {
-                (id, Place::Live(activity)) => fill(*id, activity, image),
-                (_, Place::Archived(tombstone)) => refund(&mut tombstone.refunds, image),
+                Begun::Live(loading) => fill(loading.id, &mut loading.activity, image),
+                Begun::Archived(_, tombstone) => refund(&mut tombstone.refunds, image),
             }
             .ok_or(out_of_place),
         }
@@ -128,26 +151,13 @@ impl ShardLoader {
     ///
     /// # Errors
     /// [`LoadError`].
-    pub fn finish(self, expected: u128) -> Result<Shard, LoadError> {
-        self.finish_by(expected, digest)
-    }
-
-    /// The same, by a digest that is found in another way: on several threads, say.
-    ///
-    /// # Errors
-    /// [`LoadError`].
-    pub fn finish_by(
-        mut self,
-        expected: u128,
-        digest: impl FnOnce(&Shard) -> u128,
-    ) -> Result<Shard, LoadError> {
+    pub fn finish(mut self, expected: u128) -> Result<Shard, LoadError> {
         self.end_activity()?;
         let due = self.shard.activities().filter_map(|(_, activity)| activity.next_due_ms(0)).min();
         self.shard.due_ms_min = due.unwrap_or(u64::MAX);
-        if digest(&self.shard) != expected {
-            return Err(LoadError::Digest);
-        }
-        Ok(self.shard)
+        let found = digest_with(&self.shard, self.live);
+        debug_assert_eq!(found, digest(&self.shard), "W14: what was added is what is there");
+        if found == expected { Ok(self.shard) } else { Err(LoadError::Digest) }
     }
 
     fn begin(&self, image: &Image<'_>) -> Option<Activity> {
@@ -182,7 +192,12 @@ impl ShardLoader {
 
     fn end_activity(&mut self) -> Result<(), LoadError> {
         match self.current.take() {
-            Some((id, place)) => self.place(id, place),
+            Some(Begun::Live(loading)) => {
+                let (id, digest, activity) = loading.end()?;
+                self.live = self.live.wrapping_add(digest);
+                self.place(id, Place::Live(Box::new(activity)))
+            }
+            Some(Begun::Archived(id, tombstone)) => self.place(id, Place::Archived(tombstone)),
             None => Ok(()),
         }
     }
@@ -276,47 +291,78 @@ fn open_refund(image: &Image<'_>) -> Option<OpenRefund> {
     })
 }
 
-/// Reservations between two looks at whether memory was made for more.
+/// Images between two looks at whether memory was made for more.
 const STOCKED_TOGETHER: usize = 64;
 
-/// Adds the next reservations by position. What is known of their users comes behind them.
-fn add_reservations(
-    activity: &mut Activity,
-    reservations: &[(ReservationId, Slot)],
-    stock: &mut dyn Stock,
-) -> Result<(), LoadError> {
-    let out_of_place = LoadError::OutOfPlace { kind: image_kinds::RESERVATION };
-    if !activity.adopted.is_empty() {
-        return Err(out_of_place);
-    }
-    for together in reservations.chunks(STOCKED_TOGETHER) {
-        activity.stock_up(stock);
-        for (reservation, slot) in together {
-            let next = Position::after(activity.slots.len());
-            let position = activity.own_position(*reservation).filter(|it| Some(*it) == next);
-            let position = position.ok_or(out_of_place)?;
-            if let Some(previous) = slot.previous() {
-                // A chain that leads anywhere but back would be walked for ever.
-                if previous >= position {
-                    return Err(out_of_place);
+impl Loading {
+    /// Adds the next reservations by position. What is known of their users comes behind them.
+    fn add_reservations(
+        &mut self,
+        reservations: &[(ReservationId, Slot)],
+        stock: &mut dyn Stock,
+    ) -> Result<(), LoadError> {
+        let Self { activity, digest, .. } = self;
+        let out_of_place = LoadError::OutOfPlace { kind: image_kinds::RESERVATION };
+        if self.users > 0 || !activity.adopted.is_empty() {
+            return Err(out_of_place);
+        }
+        for together in reservations.chunks(STOCKED_TOGETHER) {
+            activity.stock_up_slots(stock);
+            for (reservation, slot) in together {
+                let next = Position::after(activity.slots.len());
+                let position = activity.own_position(*reservation).filter(|it| Some(*it) == next);
+                let position = position.ok_or(out_of_place)?;
+                match slot.previous() {
+                    None => self.buyers += 1,
+                    // A chain that leads anywhere but back would be walked for ever.
+                    Some(previous) if previous >= position => return Err(out_of_place),
+                    Some(_) => {
+                        let (slots, ordinal) = (&activity.slots, activity.ordinal);
+                        activity.users.restore_link(slot, position, slots, ordinal);
+                    }
                 }
-                activity.users.restore_link(slot, position, &activity.slots, activity.ordinal);
+                digest.slot(slot);
+                activity.slots.push(*slot);
             }
-            activity.slots.push(*slot);
+        }
+        Ok(())
+    }
+
+    /// Adds what is known of users, behind their reservations. They come in the order of a table
+    /// such as this one, which takes its final size at once: each who buys has one reservation
+    /// with none before it.
+    fn add_users(&mut self, users: &[User], stock: &mut dyn Stock) -> Result<(), LoadError> {
+        let Self { activity, digest, .. } = self;
+        let reservations = activity.slots.len();
+        let is_there = |last: Position| last.index() < reservations;
+        let in_place = users.iter().all(|user| user.last.is_none_or(is_there));
+        if !activity.adopted.is_empty() || !in_place {
+            return Err(LoadError::OutOfPlace { kind: image_kinds::USER });
+        }
+        if self.users == 0 {
+            activity.users.allot(self.buyers);
+        }
+        self.users += users.len();
+        for together in users.chunks(STOCKED_TOGETHER) {
+            activity.stock_up_users(stock);
+            for user in together {
+                activity.users.restore(*user);
+                digest.user(user);
+            }
+        }
+        Ok(())
+    }
+
+    /// The activity with its digest.
+    fn end(self) -> Result<(ActivityId, u128, Activity), LoadError> {
+        let Self { id, activity, digest, users, .. } = self;
+        // One who came twice would be counted twice, and be there once. Adopted reservations add
+        // nobody: who has one has an image.
+        match activity.users.count() == users {
+            true => Ok((id, digest.finish(&activity), activity)),
+            false => Err(LoadError::OutOfPlace { kind: image_kinds::USER }),
         }
     }
-    Ok(())
-}
-
-/// Adds what is known of users, behind their reservations.
-fn add_users(activity: &mut Activity, users: &[User]) -> Result<(), LoadError> {
-    let reservations = activity.slots.len();
-    let is_there = |last: Position| last.index() < reservations;
-    if !activity.adopted.is_empty() || !users.iter().all(|user| user.last.is_none_or(is_there)) {
-        return Err(LoadError::OutOfPlace { kind: image_kinds::USER });
-    }
-    users.iter().for_each(|user| activity.users.restore(*user));
-    Ok(())
 }
 
 fn adopted(activity: &mut Activity, image: &Image<'_>) -> Option<()> {
