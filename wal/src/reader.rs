@@ -235,7 +235,7 @@ impl Reader {
 
     fn open(&self, id: SegmentId) -> Result<Scanner, ReadError> {
         let (file, header) = self.header(id)?;
-        Ok(Scanner::new(file, header, self.format.frame_bytes_max as usize))
+        Ok(Scanner::new(file, header, self.format.frame_bytes_max as usize).following())
     }
 
     fn header(&self, id: SegmentId) -> Result<(Arc<dyn File>, SegmentHeader), ReadError> {

@@ -56,6 +56,11 @@ impl Position {
     }
 }
 
+/// What a scan that follows a log being written reads first, and at most: the log's own writes wait
+/// behind every byte of it, and what lies beyond the durable mark is read for nothing. It doubles
+/// as long as what was read was wanted.
+const FOLLOW_BYTES: (usize, usize) = (16 << 10, 256 << 10);
+
 /// A scan through one segment.
 pub(crate) struct Scanner {
     file: Arc<dyn File>,
@@ -66,12 +71,18 @@ pub(crate) struct Scanner {
     window: Blocks,
     window_at: u64,
     window_bytes: usize,
+    /// What the next read takes, beyond what it must.
+    ahead_bytes: usize,
+    ahead_bytes_max: usize,
+    /// What [`Scanner::refresh`] goes back to.
+    ahead_bytes_min: usize,
 }
 
 impl Scanner {
     /// A scan from the first frame of the segment in `file`.
     pub(crate) fn new(file: Arc<dyn File>, header: SegmentHeader, frame_bytes_max: usize) -> Self {
         let window = usize::try_from(header.segment_bytes).unwrap_or(usize::MAX);
+        let window = window.min(frame_bytes_max);
         Self {
             file,
             header,
@@ -83,16 +94,26 @@ impl Scanner {
             },
             frame_bytes_max,
             last: None,
-            window: Blocks::for_bytes(window.min(frame_bytes_max)),
+            window: Blocks::for_bytes(window),
             window_at: 0,
             window_bytes: 0,
+            ahead_bytes: window,
+            ahead_bytes_max: window,
+            ahead_bytes_min: window,
         }
+    }
+
+    /// The same, of a segment that may be written to meanwhile.
+    pub(crate) fn following(self) -> Self {
+        let (ahead_bytes_min, ahead_bytes_max) = FOLLOW_BYTES;
+        Self { ahead_bytes: ahead_bytes_min, ahead_bytes_min, ahead_bytes_max, ..self }
     }
 
     /// Forgets what was read ahead: the file may have grown behind it.
     pub(crate) fn refresh(&mut self) {
         self.window_bytes = 0;
         self.last = None;
+        self.ahead_bytes = self.ahead_bytes_min;
     }
 
     /// The next frame, which must end at or before `limit`.
@@ -173,7 +194,9 @@ impl Scanner {
         let inside =
             at >= self.window_at && at + bytes as u64 <= self.window_at + self.window_bytes as u64;
         if !inside {
-            let ahead = index(limit - at).min(self.window.bytes().len());
+            let ahead = self.ahead_bytes.max(bytes).min(self.window.bytes().len());
+            let ahead = index(limit - at).min(ahead);
+            self.ahead_bytes = (self.ahead_bytes * 2).min(self.ahead_bytes_max);
             self.window_at = at;
             self.window_bytes = 0;
             let window = self.window.bytes_mut();
@@ -261,5 +284,50 @@ fn look(
     }
     if !is_zero(block) {
         survey.damage_bytes = at + BLOCK - end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sync::Mutex;
+
+    /// Zeros, and how much of them was asked for at a time.
+    struct Zeros(Mutex<Vec<usize>>);
+
+    impl File for Zeros {
+        fn write_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<usize> {
+            unreachable!("a scan writes nothing")
+        }
+
+        fn read_at(&self, buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
+            self.0.lock().push(buffer.len());
+            buffer.fill(0);
+            Ok(buffer.len())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            unreachable!("a scan writes nothing")
+        }
+
+        fn length(&self) -> io::Result<u64> {
+            Ok(1 << 20)
+        }
+    }
+
+    #[test]
+    fn a_follower_reads_little_beyond_the_end_and_more_as_long_as_there_is_more() {
+        let header = SegmentHeader { segment_bytes: 1 << 20, ..crate::segment::tests::header() };
+        let zeros = Arc::new(Zeros(Mutex::new(Vec::new())));
+        let mut scanner = Scanner::new(zeros.clone(), header, 1 << 20).following();
+        let mut at = BLOCK;
+        for _ in 0..6 {
+            scanner.read(at, BLOCK_BYTES, header.segment_bytes).unwrap();
+            at += scanner.window_bytes as u64;
+        }
+        scanner.refresh();
+        scanner.read(at, BLOCK_BYTES, header.segment_bytes).unwrap();
+        let kib: Vec<_> = zeros.0.lock().iter().map(|bytes| bytes >> 10).collect();
+        assert_eq!(kib, [16, 32, 64, 128, 256, 256, 16]);
     }
 }

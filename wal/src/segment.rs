@@ -181,10 +181,10 @@ fn blocks(segment_bytes: u64) -> u32 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn header() -> SegmentHeader {
+    pub(crate) fn header() -> SegmentHeader {
         SegmentHeader {
             features: 0,
             segment_id: SegmentId(7),

@@ -78,7 +78,8 @@ pub trait Device: Send + Sync {
     fn settle_appends(&self) -> io::Result<Appends> {
         Ok(Appends::default())
     }
-    /// Opens an existing file to read it, through the page cache.
+    /// Opens an existing segment for one who reads what another has just written: through the page
+    /// cache where it was written through it. Buffers and offsets must be whole blocks.
     fn open_to_read(&self, path: &str) -> io::Result<Arc<dyn File>> {
         self.open(path)
     }

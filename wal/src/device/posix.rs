@@ -121,7 +121,15 @@ impl Device for PosixDevice {
     }
 
     fn open_to_read(&self, path: &str) -> io::Result<Arc<dyn File>> {
-        Ok(Arc::new(PosixFile(fs::File::open(self.path(path))?)))
+        // What was written past the cache is not in it. Looked for there it would be read ahead, by
+        // megabytes, and dropped by the next write; and that write would wait for the reading.
+        if self.direct.load(Ordering::Relaxed) {
+            return self.open_uncached(path);
+        }
+        let file = fs::File::open(self.path(path))?;
+        // Not every file system takes advice; none needs it.
+        let _ = rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random);
+        Ok(Arc::new(PosixFile(file)))
     }
 
     fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>> {
