@@ -27,7 +27,7 @@ const FETCHED_TOGETHER: usize = 64;
 
 /// Batches that are applied by the thread that reads them: a log that holds no more is replayed
 /// before another thread has come to help.
-const BATCHES_ALONE: usize = 32;
+const BATCHES_ALONE: usize = 8;
 
 /// The state behind a log, as far as it was read.
 pub(crate) struct Replayed<W> {

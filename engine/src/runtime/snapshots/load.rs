@@ -30,10 +30,10 @@ pub enum SnapshotLoadError {
 
 /// Batches that are loaded by the thread that reads them: some 4 MiB, which take no longer than
 /// another thread takes to come and help.
-const BATCHES_ALONE: usize = 32;
+const BATCHES_ALONE: usize = 8;
 
 /// Images that are handed over together at most.
-const BATCH_IMAGES: usize = 2_048;
+const BATCH_IMAGES: usize = 8_192;
 
 /// The next images of a lane.
 #[derive(Default)]
