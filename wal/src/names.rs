@@ -86,7 +86,9 @@ mod tests {
         let draft = draft_of_spare(&spare(1));
         assert_eq!(draft, "wal/spare-0000000000000001.tmp");
         assert!(is_draft_of_spare(&draft[4..]) && parse_spare(&draft[4..]).is_none());
-        assert!(!is_draft_of_spare("spare-0000000000000001.log") && !is_draft_of_spare("probe.tmp"));
+        assert!(
+            !is_draft_of_spare("spare-0000000000000001.log") && !is_draft_of_spare("probe.tmp")
+        );
         assert_eq!(parse_snapshot("snap-0000000000000010.snap"), Some(Lsn(16)));
         assert_eq!(snapshot(Lsn(16)), "snap/snap-0000000000000010.snap");
         assert_eq!(quarantined(&segment(SegmentId(1))), "quarantine/seg-0000000000000001.log");

@@ -232,7 +232,8 @@ mod tests {
         for bug in [None, Some(planted::Bug::ReplayedAtAnotherTime)] {
             planted::choose(bug);
             let mut faulty = Faulty::default();
-            let (given, done) = beside(&mut faulty, 2, |feed| (0..9).all(|_| feed.give(()).is_ok()));
+            let (given, done) =
+                beside(&mut faulty, 2, |feed| (0..9).all(|_| feed.give(()).is_ok()));
             assert!(given && done.is_ok());
             assert_eq!(faulty.0, [bug.is_some(); 9], "here and on the other thread");
         }
