@@ -142,8 +142,8 @@ impl Opening {
         self.snapshots.load(&*self.device, &self.control, &self.progress, load)
     }
 
-    /// Reads the log after the snapshot that was loaded, handing every record to `replay`, and judges
-    /// its end.
+    /// Reads the log after the snapshot that was loaded, handing every record to `replay`, and
+    /// judges its end.
     pub fn replay(self, replay: &mut Replay<'_>) -> Result<Judged, OpenError> {
         self.replay_into(&mut EachRecord(replay))
     }

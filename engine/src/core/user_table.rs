@@ -204,40 +204,6 @@ impl UserTable {
         count > 0
     }
 
-    /// Whether lines for the next part are here already, or will not be asked for soon where there
-    /// are `users` at most.
-    pub(super) const fn is_stocked(&self, users: usize) -> bool {
-        let is_even = self.parts.len() == self.directory.len();
-        self.stocked.is_some() || (is_even && users < self.parts.len() * PART_USERS_CALM)
-    }
-
-    /// Whether lines for the next part that grows are here already.
-    pub(super) const fn has_lines(&self) -> bool {
-        self.stocked.is_some()
-    }
-
-    /// Keeps `lines` for the next part that is split.
-    pub(super) fn stock(&mut self, lines: Option<Lines>) {
-        self.stocked = lines;
-    }
-
-    /// How many users there are.
-    pub(super) fn count(&self) -> usize {
-        self.parts.iter().map(|part| part.count as usize).sum()
-    }
-
-    /// Makes the parts that `users` will want of a table that has none, so that none is split when
-    /// they come. Each is small until some do.
-    pub(super) fn allot(&mut self, users: usize) {
-        if !self.directory.is_empty() || users <= users_max(PART_LINES_MAX) {
-            return;
-        }
-        self.depth = users.div_ceil(PART_USERS_CALM).next_power_of_two().ilog2();
-        self.directory = (0..1 << self.depth).collect();
-        let small = || Part::new(PART_LINES_MIN, self.depth);
-        self.parts = self.directory.iter().map(|_| small()).collect();
-    }
-
     /// The users, part by part by the highest bits of their hashes, and by the lowest within one:
     /// who adds them to another table in this order goes through that from one end to the other.
     pub(super) fn iter(&self) -> impl Iterator<Item = &User> {

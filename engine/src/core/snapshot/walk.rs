@@ -4,13 +4,14 @@ use super::Image;
 use crate::core::activity::{Activity, Flags};
 use crate::core::control::{Control, Setting, Sink};
 use crate::core::event::ShardMarks;
-use crate::core::ids::{ActivityId, Position, ReservationId};
+use crate::core::ids::{ActivityId, Ordinal, Position, ReservationId};
 use crate::core::reservation::Slot;
 use crate::core::shard::{Shard, Tombstone};
 use crate::core::side::{
     Adopted, DeadLetter, OpenRefund, Operation, OperationKind, Payment, Refund, Refunds,
 };
-use crate::core::user::User;
+use crate::core::slots::Slots;
+use crate::core::user::{User, Users};
 
 /// Gives every image of `shard` to `each`, in the order in which they load.
 ///
@@ -128,14 +129,7 @@ fn walk_activity<E>(
         unpaid_from: *unpaid_from as u64,
         definition: terms.definition(),
     })?;
-    for (index, slot) in slots.iter().enumerate() {
-        let position = Position::after(index);
-        let position = position.unwrap_or_else(|| unreachable!("every slot has a position"));
-        each(reservation(ReservationId::compose(*ordinal, position), slot))?;
-    }
-    for User { id: user, held, last } in users.iter() {
-        each(Image::User { user: *user, held: *held, last: *last })?;
-    }
+    walk_reservations(*ordinal, slots, users, each)?;
     for (id, one) in adopted {
         each(adopted_image(*id, one))?;
     }
@@ -156,6 +150,22 @@ fn walk_activity<E>(
     }
     receipts.iter().try_for_each(|(receipt, reservation)| {
         each(Image::Receipt { receipt: *receipt, reservation: *reservation })
+    })
+}
+
+fn walk_reservations<E>(
+    ordinal: Ordinal,
+    slots: &Slots,
+    users: &Users,
+    each: &mut impl FnMut(Image<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    for (index, slot) in slots.iter().enumerate() {
+        let position = Position::after(index);
+        let position = position.unwrap_or_else(|| unreachable!("every slot has a position"));
+        each(reservation(ReservationId::compose(ordinal, position), slot))?;
+    }
+    users.iter().try_for_each(|User { id: user, held, last }| {
+        each(Image::User { user: *user, held: *held, last: *last })
     })
 }
 
