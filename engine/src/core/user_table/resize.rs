@@ -13,7 +13,7 @@ use super::{
 
 /// Users of two parts that are joined, at most: half of what one holds, so that a table which was
 /// made smaller does not grow again with the next few.
-const JOINED_USERS_MAX: u32 = (users_max(PART_LINES_MAX) / 2) as u32;
+const JOINED_USERS_MAX: usize = users_max(PART_LINES_MAX) / 2;
 
 /// What a user takes at most of a table that was made for as many as came.
 const USER_BYTES_MAX: usize = (PART_LINES_MAX * LINE_BYTES * 2).div_ceil(PART_USERS_CALM);
@@ -106,7 +106,7 @@ impl UserTable {
             let part = &self.parts[index as usize];
             part.depth == self.depth && part.lines.len() == PART_LINES_MAX
         };
-        let count = |index: u32| self.parts[index as usize].count;
+        let count = |index: u32| self.parts[index as usize].count as usize;
         let pairs = self.directory.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         let (at, (lower, upper)) = pairs.enumerate().find(|(_, (lower, upper))| {
             lower != upper

@@ -45,7 +45,7 @@ struct Batch {
 }
 
 enum Loader {
-    Shard(ShardLoader),
+    Shard(Box<ShardLoader>),
     Control(ControlLoader),
 }
 
@@ -53,7 +53,7 @@ impl Loader {
     fn new(lane: &Lane, seed: ShardSeed) -> Self {
         match lane.shard {
             CONTROL_SHARD => Self::Control(ControlLoader::new(lane.seq)),
-            _ => Self::Shard(ShardLoader::new(seed, lane.seq)),
+            _ => Self::Shard(Box::new(ShardLoader::new(seed, lane.seq))),
         }
     }
 
