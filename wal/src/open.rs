@@ -192,6 +192,8 @@ impl Judged {
         control.epoch = control.epoch.plus(1);
         let epochs = recovered.headers.iter().map(|header| header.epoch);
         assert!(epochs.max() < Some(control.epoch), "W11: an epoch is begun once");
+        let oldest = recovered.headers.first().map(|header| header.segment_id);
+        assert!(oldest.is_none_or(|id| id == control.oldest_needed_segment), "W7: none is missing");
         // Recovery held the end that was read against it.
         let closed = control.clean_end.take().is_some();
         let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
@@ -235,6 +237,7 @@ impl Judged {
                 source: io::Error::other("see the line before"),
             });
         }
+        assert!(tail.segment_id() == last_segment.plus(1), "W9: a new segment seals the old end");
         let report = OpenReport {
             identity,
             formatted: opening.formatted,

@@ -181,6 +181,7 @@ pub(crate) fn recover(
         });
     }
     recovered.assert_coherent(&control.format);
+    assert!(recovered.end.is_some() == (from < headers.len()), "a log ends in a segment of it");
     recovered.headers = headers;
     Ok(recovered)
 }
@@ -227,6 +228,8 @@ impl Segment<'_> {
             _ => self.bytes(),
         };
         let (end, stop) = self.read(Arc::clone(&file), limit, replay, recovered)?;
+        assert!(end.segment == header.segment_id, "an end lies in the segment that was read");
+        assert!(end.offset <= limit.max(FRAMES_AT), "recovery reads no further than its limit");
         recovered.end = Some(end);
         self.progress.advance(self.bytes().saturating_sub(end.offset - FRAMES_AT));
         match (self.successor, reach) {
@@ -252,6 +255,8 @@ impl Segment<'_> {
                 Ok(scanned) => scanned,
                 Err(stop) => break stop,
             };
+            let next_lsn = recovered.last_lsn.plus(1);
+            assert!(scanned.header.first_lsn == next_lsn, "W4: LSNs are dense over all segments");
             let mut records = 0;
             let mut left = Records::new(scanned.payload, scanned.header.first_lsn);
             let mut next = Vec::with_capacity(RECORDS_TOGETHER);
@@ -275,6 +280,7 @@ impl Segment<'_> {
                 if records == before {
                     break;
                 }
+                assert!(next.len() <= RECORDS_TOGETHER, "no more than its owner makes room for");
                 replay
                     .take(&next)
                     .map_err(|Rejection { lsn, why }| OpenError::Rejected { lsn, why })?;

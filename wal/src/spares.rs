@@ -136,6 +136,7 @@ impl Spares {
                 _ => device.remove(&path)?,
             }
         }
+        assert!(pool.spares.len() <= SPARES, "no more is taken over than would be made");
         Ok(Self { pool: Mutex::new(pool), changed: Condvar::new(), segment_bytes })
     }
 

@@ -11,8 +11,8 @@ use crate::spares::SpareMade;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{AtomicBool, Ordering};
 
-/// How long those who were woken have to wake those who were left, before the committer does: time
-/// for a thread's turn, and no more than a shopper could notice.
+/// How long those who were woken have to wake those who were left, before the committer does where
+/// no frame has come to do it: time for a thread's turn, and no more than a shopper could notice.
 const PASSED_ON_MS: u64 = 5;
 /// With nothing left to seal the committer looks up this seldom.
 const IDLE_MS: u64 = 1_000;

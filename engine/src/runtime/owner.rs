@@ -25,6 +25,7 @@ impl Owner {
         let mut bytes = [0; OWNER_BYTES];
         bytes[..16].copy_from_slice(&self.request_hash_key);
         bytes[16..18].copy_from_slice(&self.order_prefix.get().to_le_bytes());
+        assert_eq!(Self::decode(&bytes), Some(*self), "the engine's constants must read back");
         bytes
     }
 

@@ -102,6 +102,7 @@ impl Candidates {
     /// it, whose turn to be read has not come.
     pub(crate) fn kept(&self) -> Vec<SnapshotInfo> {
         let all: Vec<_> = self.left.iter().chain(self.start.as_ref().map(|(it, _)| it)).collect();
+        assert!(all.is_sorted_by(|one, next| one.lsn < next.lsn), "the newest ones are the last");
         let surplus = all.len().saturating_sub(SNAPSHOTS_KEPT);
         all.into_iter().skip(surplus).copied().collect()
     }
