@@ -102,8 +102,7 @@ pub(crate) fn lane(shard: u16, shard_count: u16) -> Option<usize> {
     }
 }
 
-/// Records that are handed over together: more than the processor fetches from memory side by
-/// side, few enough that what was fetched is at hand still when its turn comes.
+/// Records that are handed over together: what is fetched for them all is at hand still.
 pub const RECORDS_TOGETHER: usize = 128;
 
 /// A record that cannot have happened: the log is refused.
@@ -234,6 +233,7 @@ impl Segment<'_> {
         self.progress.advance(self.bytes().saturating_sub(end.offset - FRAMES_AT));
         match (self.successor, reach) {
             (Some(next), _) => self.check_seal(next, &end),
+            (None, Reach::Everything) if self.is_closed(&end, &stop) => Ok(()),
             (None, Reach::Everything) => self.judge(&*file, &end, &stop, recovered),
             (None, Reach::Promised) if end.offset == limit => Ok(()),
             (None, Reach::Promised) => Err(self.refused(&end, Case::PromisedDamage, String::new())),
@@ -337,6 +337,12 @@ impl Segment<'_> {
             bytes: survey.damage_bytes,
         });
         Ok(())
+    }
+
+    /// Whether CONTROL vouches for this very end: then nobody has written behind it (W10, W11).
+    fn is_closed(&self, end: &LogEnd, stop: &Stop) -> bool {
+        let is_end = matches!(stop, Stop::Full | Stop::Zero | Stop::Stale);
+        is_end && self.control.clean_end == Some(*end) && !planted::has(Bug::CleanEndIgnored)
     }
 
     fn evidence(&self, end: &LogEnd, stop: Option<&Stop>, survey: &Survey) -> Evidence {

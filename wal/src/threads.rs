@@ -27,9 +27,10 @@ pub struct Threads {
 }
 
 impl Log {
-    /// Makes spares until there are enough, then starts the committer and the maker of spares.
+    /// Makes spares until new work is let in, then starts the committer and the maker of spares,
+    /// who makes the others: the first segment takes longer to fill than those take to make.
     pub fn start(&self) -> io::Result<Threads> {
-        while let Ok(SpareMade::Made) = self.make_spare() {}
+        while self.lacks_spares() && matches!(self.make_spare(), Ok(SpareMade::Made)) {}
         let stopping = Arc::new(AtomicBool::new(false));
         let mut threads =
             Threads { log: self.clone(), stopping: Arc::clone(&stopping), handles: Vec::new() };

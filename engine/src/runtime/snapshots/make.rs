@@ -137,8 +137,7 @@ impl Engine {
         let groups = groups(base.as_mut(), shard_count)?;
         let (mut records, mut chain) = (0, 0);
         for group in groups {
-            let mut state =
-                Replayed::new(shard_count, &self.inner.owner, self.inner.table_seed, ());
+            let mut state = Replayed::new(shard_count, &self.inner.owner, ());
             let wanted = |shard: u16| group.contains(&shard);
             if let Some(base) = &mut base {
                 base.rewind();
