@@ -15,6 +15,7 @@ pub(crate) const FAST_RECORDS_MIN: usize = 32;
 pub(crate) struct Lasting {
     /// Between two commits that last, while orders come fast; `None`: all do.
     every: Option<Duration>,
+    fast_records_min: usize,
     last: Instant,
     is_owed: bool,
 }
@@ -22,7 +23,8 @@ pub(crate) struct Lasting {
 impl Lasting {
     /// Every commit lasts.
     pub(crate) fn always() -> Self {
-        Self { every: None, last: Instant::now(), is_owed: false }
+        let last = Instant::now();
+        Self { every: None, fast_records_min: FAST_RECORDS_MIN, last, is_owed: false }
     }
 
     /// One in a while lasts.
@@ -30,10 +32,15 @@ impl Lasting {
         Self { every: Some(every), ..Self::always() }
     }
 
+    /// Orders come fast from this many records in a batch on.
+    pub(crate) fn set_fast_records_min(&mut self, records: usize) {
+        self.fast_records_min = records;
+    }
+
     /// Whether the commit of a batch of so many records must last.
     pub(crate) fn is_due(&self, records: usize, now: Instant) -> bool {
         let is_soon = |every| now.saturating_duration_since(self.last) < every;
-        records < FAST_RECORDS_MIN || !self.every.is_some_and(is_soon)
+        records < self.fast_records_min || !self.every.is_some_and(is_soon)
     }
 
     /// A commit was made; whether it `lasts`, and all before it.

@@ -102,8 +102,7 @@ pub(crate) fn lane(shard: u16, shard_count: u16) -> Option<usize> {
     }
 }
 
-/// Records that are handed over together: more than the processor fetches from memory side by
-/// side, few enough that what was fetched is at hand still when its turn comes.
+/// Records that are handed over together: what is fetched for them all is at hand still.
 pub const RECORDS_TOGETHER: usize = 128;
 
 /// A record that cannot have happened: the log is refused.
@@ -181,6 +180,7 @@ pub(crate) fn recover(
         });
     }
     recovered.assert_coherent(&control.format);
+    assert!(recovered.end.is_some() == (from < headers.len()), "a log ends in a segment of it");
     recovered.headers = headers;
     Ok(recovered)
 }
@@ -227,10 +227,13 @@ impl Segment<'_> {
             _ => self.bytes(),
         };
         let (end, stop) = self.read(Arc::clone(&file), limit, replay, recovered)?;
+        assert!(end.segment == header.segment_id, "an end lies in the segment that was read");
+        assert!(end.offset <= limit.max(FRAMES_AT), "recovery reads no further than its limit");
         recovered.end = Some(end);
         self.progress.advance(self.bytes().saturating_sub(end.offset - FRAMES_AT));
         match (self.successor, reach) {
             (Some(next), _) => self.check_seal(next, &end),
+            (None, Reach::Everything) if self.is_closed(&end, &stop) => Ok(()),
             (None, Reach::Everything) => self.judge(&*file, &end, &stop, recovered),
             (None, Reach::Promised) if end.offset == limit => Ok(()),
             (None, Reach::Promised) => Err(self.refused(&end, Case::PromisedDamage, String::new())),
@@ -252,6 +255,8 @@ impl Segment<'_> {
                 Ok(scanned) => scanned,
                 Err(stop) => break stop,
             };
+            let next_lsn = recovered.last_lsn.plus(1);
+            assert!(scanned.header.first_lsn == next_lsn, "W4: LSNs are dense over all segments");
             let mut records = 0;
             let mut left = Records::new(scanned.payload, scanned.header.first_lsn);
             let mut next = Vec::with_capacity(RECORDS_TOGETHER);
@@ -275,6 +280,7 @@ impl Segment<'_> {
                 if records == before {
                     break;
                 }
+                assert!(next.len() <= RECORDS_TOGETHER, "no more than its owner makes room for");
                 replay
                     .take(&next)
                     .map_err(|Rejection { lsn, why }| OpenError::Rejected { lsn, why })?;
@@ -331,6 +337,12 @@ impl Segment<'_> {
             bytes: survey.damage_bytes,
         });
         Ok(())
+    }
+
+    /// Whether CONTROL vouches for this very end: then nobody has written behind it (W10, W11).
+    fn is_closed(&self, end: &LogEnd, stop: &Stop) -> bool {
+        let is_end = matches!(stop, Stop::Full | Stop::Zero | Stop::Stale);
+        is_end && self.control.clean_end == Some(*end) && !planted::has(Bug::CleanEndIgnored)
     }
 
     fn evidence(&self, end: &LogEnd, stop: Option<&Stop>, survey: &Survey) -> Evidence {
