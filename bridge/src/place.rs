@@ -17,6 +17,7 @@ use std::cell::Cell;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::background;
 use crate::lag::age;
 
 /// How far a sink's thread steps back behind those who sell: an order can wait for a second, and
@@ -62,8 +63,11 @@ fn choose_for(age: Duration) {
     let was_aside = ASIDE.get().is_some();
     let is_aside = if was_aside { age < LATE } else { age < CLOSE };
     match (was_aside, is_aside) {
-        (false, true) => wal::stay_on(&wal::loop_cores()),
-        (true, false) => wal::stay_nowhere(),
+        (false, true) => {
+            wal::stay_on(&wal::loop_cores());
+            background::enter();
+        }
+        (true, false) => go_anywhere(),
         _ => {}
     }
     let now = Instant::now();
@@ -81,9 +85,22 @@ pub(crate) fn rest() {
         thread::sleep(REST);
         ASIDE.set(Some(Aside { begun, rested: Instant::now() }));
     } else {
-        wal::stay_nowhere();
+        go_anywhere();
         ASIDE.set(None);
     }
+}
+
+/// Pauses for so long, if the calling thread is a sink's that works beside a loop.
+pub(crate) fn pause(length: Duration) {
+    if let Some(aside) = ASIDE.get() {
+        thread::sleep(length);
+        ASIDE.set(Some(Aside { rested: Instant::now(), ..aside }));
+    }
+}
+
+fn go_anywhere() {
+    background::leave();
+    wal::stay_nowhere();
 }
 
 #[cfg(test)]
