@@ -119,3 +119,69 @@ impl Pages {
         Ok(())
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    struct Database {
+        connection: Connection,
+        pages: Pages,
+        directory: tempfile::TempDir,
+    }
+
+    impl Database {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("t.db");
+            let connection = Connection::open(&path).unwrap();
+            connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+            connection.pragma_update(None, "synchronous", "OFF").unwrap();
+            let mut pages = Pages::new(&path);
+            pages.watch(&connection);
+            connection.execute_batch("CREATE TABLE t (a BLOB)").unwrap();
+            pages.committed(false);
+            Self { connection, pages, directory }
+        }
+
+        fn commit(&mut self, pages: u64) {
+            let sql = format!("INSERT INTO t VALUES (zeroblob({}))", pages * 4096);
+            self.connection.execute_batch(&sql).unwrap();
+            self.pages.committed(false);
+        }
+
+        /// Pages in the database's file.
+        fn copied(&self) -> u64 {
+            self.directory.path().join("t.db").metadata().unwrap().len() / 4096
+        }
+    }
+
+    #[test]
+    fn pages_are_copied_in_a_pause_once_they_are_many() {
+        let (mut database, many) = (Database::new(), u64::from(CHECKPOINT_PAGES));
+        database.commit(100);
+        database.pages.copy(&database.connection, true).unwrap();
+        assert!(database.copied() < 10, "a few are left for later");
+        database.commit(many);
+        database.pages.copy(&database.connection, false).unwrap();
+        assert!(database.copied() < 10, "this is no pause");
+        database.pages.copy(&database.connection, true).unwrap();
+        assert!(database.copied() > many && database.pages.count == 0);
+        database.commit(1);
+        assert!((1..10).contains(&database.pages.count), "the log has begun anew");
+    }
+
+    #[test]
+    fn pages_that_a_reader_needs_are_copied_when_it_is_gone() {
+        let (mut database, many) = (Database::new(), u64::from(CHECKPOINT_PAGES));
+        let reader = Connection::open(database.directory.path().join("t.db")).unwrap();
+        reader.execute_batch("BEGIN; SELECT COUNT(*) FROM t").unwrap();
+        database.commit(many);
+        database.pages.copy(&database.connection, true).unwrap();
+        assert!(database.pages.count > many);
+        reader.execute_batch("COMMIT").unwrap();
+        database.pages.copy(&database.connection, true).unwrap();
+        assert_eq!(database.pages.count, 0);
+    }
+}
