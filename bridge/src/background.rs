@@ -21,10 +21,9 @@ static IS_OPEN: LazyLock<bool> =
     LazyLock::new(|| thread::spawn(|| set(Idle) && set(Other)).join().unwrap_or(false));
 
 /// The calling thread gives its core to whoever wants it from now on, where it may take that back.
-pub(crate) fn enter() {
-    if *IS_OPEN {
-        set(Idle);
-    }
+/// Tells whether it does.
+pub(crate) fn enter() -> bool {
+    *IS_OPEN && set(Idle)
 }
 
 /// The calling thread has its share of the cores again.
@@ -50,8 +49,12 @@ mod tests {
     fn a_thread_that_went_into_the_background_comes_back() {
         let policies = || {
             let mut policies = Vec::new();
-            for step in [enter, leave, enter, leave] {
-                step();
+            for goes_in in [true, false, true, false] {
+                if goes_in {
+                    assert_eq!(enter(), *IS_OPEN);
+                } else {
+                    leave();
+                }
                 policies.push(thread_schedule_policy().unwrap());
             }
             policies
