@@ -1,5 +1,7 @@
 //! Ways to buy from an engine in this process, timed: each answer counts from when it was asked for
-//! to when it is on disk.
+//! to when it is on disk. The sale is open by then, and the engine has had the time that lies
+//! between a real sale's creation and its opening: its memory and the log's segments are made ahead
+//! ([`engine::Engine::prepare_sales`]).
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};

@@ -67,22 +67,31 @@ pub struct Sale {
 impl Sale {
     /// A fresh sale that commits by itself.
     pub fn open() -> Self {
-        Self::in_temporary(true)
+        Self::in_temporary(true, UNITS_MAX)
+    }
+
+    /// The same with so many units for sale.
+    pub fn open_with(units: u32) -> Self {
+        Self::in_temporary(true, units)
     }
 
     /// A fresh sale whose caller commits.
     pub fn without_threads() -> Self {
-        Self::in_temporary(false)
+        Self::in_temporary(false, UNITS_MAX)
     }
 
-    fn in_temporary(threads: bool) -> Self {
+    fn in_temporary(threads: bool, units: u32) -> Self {
         let dir = data_dir();
-        let sale = Self::at(dir.path(), threads);
+        let sale = Self::with(dir.path(), threads, units);
         Self { dir: Some(dir), ..sale }
     }
 
     /// A fresh sale in `dir`, which is empty or missing.
     pub fn at(dir: &Path, threads: bool) -> Self {
+        Self::with(dir, threads, UNITS_MAX)
+    }
+
+    fn with(dir: &Path, threads: bool, units: u32) -> Self {
         // Without threads nobody makes snapshots either: what is read again is the log.
         let (engine, _) = Engine::open(options(dir, threads, threads)).unwrap();
         if !threads {
@@ -93,12 +102,14 @@ impl Sale {
                 engine.commit().unwrap();
             }
         };
-        let created = engine.create(None, ACTOR, UNITS_MAX, definition()).unwrap();
+        let created = engine.create(None, ACTOR, units, definition()).unwrap();
         commit();
         let activity = created.wait().unwrap().unwrap().id;
         let published = engine.publish(activity, ACTOR).unwrap();
         commit();
         published.wait().unwrap().unwrap();
+        // What a real sale has between its creation and its opening: time for its memory.
+        engine.prepare_sales();
         Self { engine, activity, dir: None, next_user: AtomicU64::new(1) }
     }
 
@@ -137,12 +148,13 @@ impl Sale {
         patient(|| self.engine.reserve_batch(activity, &requests, Front::Api))
     }
 
-    /// Makes `count` more activities and puts them on sale, for a sale that commits by itself.
-    pub fn more_activities(&self, count: u64) -> Vec<ActivityId> {
+    /// Makes `count` more activities of `units` each and puts them on sale, for a sale that commits
+    /// by itself.
+    pub fn more_activities(&self, count: u64, units: u32) -> Vec<ActivityId> {
         let sku = |number: u64| SkuId::new(definition().sku.get() + 1 + number).unwrap();
         let made = (0..count).map(|number| {
             let definition = Definition { sku: sku(number), ..definition() };
-            patient(|| self.engine.create(None, ACTOR, UNITS_MAX, definition))
+            patient(|| self.engine.create(None, ACTOR, units, definition))
         });
         // All are on their way before the first is waited for: they share their syncs.
         let made: Vec<_> = made.collect();
@@ -150,6 +162,7 @@ impl Sale {
         let publish = |id: &ActivityId| patient(|| self.engine.publish(*id, ACTOR));
         let published: Vec<_> = ids.iter().map(publish).collect();
         published.into_iter().for_each(|it| _ = it.wait().unwrap().unwrap());
+        self.engine.prepare_sales();
         ids
     }
 

@@ -27,6 +27,7 @@
 //! | `runtime/handle` | a caller that commits by itself |
 //! | `runtime/{open,replay,recovered,owner,directory}` | from files to state |
 //! | `runtime/{ahead,supplies}` | the threads that help a long start |
+//! | `runtime/provisions` | memory for what is for sale, before anybody buys |
 //! | `runtime/{timer,archive,clock}` | time |
 //! | `runtime/skus` | one live activity a SKU, where readers outside need that |
 //! | `runtime/{sinks,views,present}` | what is told outward |

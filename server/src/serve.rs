@@ -263,6 +263,7 @@ async fn open(loaded: &Loaded, shared: &Arc<Shared>) -> Result<(), ServeError> {
     options.sinks.push((ORDERS_SINK.to_owned(), SinkClass::MustDeliver));
     options.snapshot_after_bytes = settings.retention.snapshot_after_bytes;
     options.retention = settings.retention.limits();
+    options.memory_ahead_bytes_max = settings.memory.ahead_bytes_max;
     options.on_snapshot = Box::new(logs::snapshot);
     options.accept_clock = settings.accept_clock;
     options.accept_file_system = settings.accept_file_system;

@@ -32,7 +32,8 @@ pub const RECORD_BYTES_MAX: usize = 65_528;
 /// Segments made ahead: zeroing one takes a fraction of the time that filling it takes.
 pub const SPARES: usize = 3;
 
-/// Segments made ahead at most, where the log fills them faster than [`SPARES_AHEAD_US`].
+/// Segments made ahead at most, where the log fills them faster than [`SPARES_AHEAD_US`], or will:
+/// half a gigabyte, which four million purchases fill.
 pub const SPARES_MAX: usize = 8;
 
 /// Spares last at least this long at the rate at which the last segment was filled: a disk that

@@ -118,6 +118,16 @@ impl Log {
         self.inner.parts.spares.check(&*self.inner.parts.device);
     }
 
+    /// Notes that so many bytes of log are foreseen from here on: spares for them are made ahead.
+    pub fn foresee(&self, bytes: u64) {
+        self.inner.parts.spares.foresee(bytes);
+    }
+
+    /// Whether there are as many spares as there should be, or no room for more.
+    pub fn has_enough_spares(&self) -> bool {
+        self.inner.parts.spares.are_enough() || self.is_out_of_room()
+    }
+
     /// Whether the disk had no room for the spare segment that was to be made last.
     pub fn is_out_of_room(&self) -> bool {
         self.inner.parts.spares.is_out_of_room()

@@ -51,7 +51,9 @@ struct Pool {
     spares: VecDeque<Spare>,
     next_number: u64,
     /// How many there should be, by the rate at which segments are filled.
-    target: usize,
+    by_rate: usize,
+    /// Log that is foreseen, and not written yet, in segments.
+    foreseen: usize,
     rotated_us: u64,
     /// The last one that was tried found no room.
     out_of_room: bool,
@@ -62,6 +64,11 @@ impl Pool {
     fn next_path(&mut self) -> String {
         self.next_number += 1;
         names::spare(self.next_number - 1)
+    }
+
+    /// How many there should be.
+    fn target(&self) -> usize {
+        target(self.by_rate, self.foreseen)
     }
 
     /// # Panics
@@ -103,7 +110,8 @@ impl Spares {
         let mut pool = Pool {
             spares: VecDeque::new(),
             next_number: 1,
-            target: SPARES,
+            by_rate: SPARES,
+            foreseen: 0,
             rotated_us: 0,
             out_of_room: false,
             stopped: false,
@@ -131,7 +139,7 @@ impl Spares {
     pub(crate) fn make(&self, device: &dyn Device, intake: &Intake) -> Result<SpareMade, Failed> {
         let path = {
             let mut pool = self.pool.lock();
-            if pool.spares.len() >= pool.target {
+            if pool.spares.len() >= pool.target() {
                 pool.out_of_room = false;
                 return Ok(SpareMade::Enough);
             }
@@ -182,9 +190,10 @@ impl Spares {
         let now_us = device.now_us();
         let mut pool = self.pool.lock();
         if pool.rotated_us != 0 {
-            pool.target = target(now_us.saturating_sub(pool.rotated_us));
+            pool.by_rate = by_rate(now_us.saturating_sub(pool.rotated_us));
         }
         pool.rotated_us = now_us;
+        pool.foreseen = pool.foreseen.saturating_sub(1);
         while let Some(spare) = pool.spares.pop_front() {
             admit(&pool, intake);
             drop(pool);
@@ -223,7 +232,7 @@ impl Spares {
     /// Whether a file that is given back is wanted beside `more` others.
     pub(crate) fn wants(&self, more: usize) -> bool {
         let pool = self.pool.lock();
-        pool.spares.len() + more < pool.target
+        pool.spares.len() + more < pool.target()
     }
 
     /// A name that no spare has.
@@ -243,6 +252,21 @@ impl Spares {
         self.pool.lock().out_of_room
     }
 
+    /// Notes that so many bytes of log are foreseen from here on.
+    pub(crate) fn foresee(&self, bytes: u64) {
+        let segments = bytes.div_ceil(self.segment_bytes);
+        let mut pool = self.pool.lock();
+        pool.foreseen = usize::try_from(segments).unwrap_or(usize::MAX);
+        drop(pool);
+        self.changed.notify_all();
+    }
+
+    /// Whether there are as many as there should be.
+    pub(crate) fn are_enough(&self) -> bool {
+        let pool = self.pool.lock();
+        pool.spares.len() >= pool.target()
+    }
+
     /// Number of spares.
     pub(crate) fn len(&self) -> usize {
         self.pool.lock().spares.len()
@@ -251,7 +275,7 @@ impl Spares {
     /// Waits until a spare is missing, or about `timeout_ms`. Tells whether to go on.
     pub(crate) fn wait(&self, timeout_ms: u64) -> bool {
         let mut pool = self.pool.lock();
-        if !pool.stopped && pool.spares.len() >= pool.target {
+        if !pool.stopped && pool.spares.len() >= pool.target() {
             pool = self.changed.wait_ms(pool, timeout_ms);
         }
         !pool.stopped
@@ -280,8 +304,18 @@ pub(crate) struct Failed {
     pub(crate) source: io::Error,
 }
 
+/// How many spares there should be, with `foreseen` segments to be filled. They are made ahead of
+/// the rush that fills them: beside it their zeros take the disk and a core from it. So where the
+/// end of it is foreseen, the rate asks for no more than is needed up to there.
+fn target(by_rate: usize, foreseen: usize) -> usize {
+    match foreseen {
+        0 => by_rate,
+        _ => foreseen.saturating_add(SPARES).min(SPARES_MAX),
+    }
+}
+
 /// How many spares there should be where the last segment was filled in `took_us`.
-fn target(took_us: u64) -> usize {
+fn by_rate(took_us: u64) -> usize {
     let ahead = usize::try_from(SPARES_AHEAD_US / took_us.max(1)).unwrap_or(SPARES_MAX);
     ahead.saturating_add(1).clamp(SPARES, SPARES_MAX)
 }
@@ -349,7 +383,22 @@ mod tests {
             (1, SPARES_MAX),
             (0, SPARES_MAX),
         ] {
-            assert_eq!(target(took_us), expected, "a segment in {took_us} us");
+            assert_eq!(by_rate(took_us), expected, "a segment in {took_us} us");
+        }
+    }
+
+    #[test]
+    fn spares_for_what_is_foreseen_are_made_before_it_comes_and_none_beside_it() {
+        for rate in [SPARES, SPARES_MAX] {
+            assert_eq!(target(rate, 0), rate);
+            assert_eq!(target(rate, 1), SPARES + 1);
+            assert_eq!(target(rate, usize::MAX), SPARES_MAX);
+        }
+        // Each segment that is begun takes a spare, and is one less to come.
+        let (mut spares, mut foreseen) = (target(SPARES, 4), 4);
+        while foreseen > 0 {
+            (spares, foreseen) = (spares - 1, foreseen - 1);
+            assert!(spares >= target(SPARES, foreseen), "{spares} for {foreseen}");
         }
     }
 }

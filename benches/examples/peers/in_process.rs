@@ -15,8 +15,9 @@ const RECORD_BYTES: usize = 112;
 /// Writes of a raw turn.
 const WRITES: usize = 400;
 
-/// Reservations of a turn, in batches and one by one.
-const COUNT: u64 = 2_000_000;
+/// Units for sale, and reservations of a turn: in batches and one by one.
+const UNITS: u32 = 2_000_000;
+const COUNT: u64 = UNITS as u64;
 const COUNT_LONE: u64 = 5_000;
 
 /// One way to buy.
@@ -90,7 +91,8 @@ fn swap<A, B>(first: A, second: B) -> (B, A) {
 }
 
 fn engine_turn(way: &Way) -> Run {
-    let sale = Sale::open();
+    // Sold out in the end, or nearly so.
+    let sale = Sale::open_with(UNITS);
     let run = (way.buy)(&sale);
     #[expect(clippy::unwrap_used, reason = "a bench that can't run ends")]
     sale.engine.close().unwrap();

@@ -1,5 +1,6 @@
 //! How many reservations a second are on disk when they are answered, and how long an answer
-//! takes: one hot activity, distinct buyers, real syncs, beside a raw writer of the same bytes.
+//! takes: one hot activity that sells out, distinct buyers, real syncs, beside a raw writer of the
+//! same bytes.
 //!
 //! Usage: `rate [COUNT] [WAY]`, four million in every way by default; `WAY` is a part of its name.
 //! Each way of buying runs three times, turn by turn with the raw writer; the best of each is told,
@@ -14,14 +15,14 @@ use benches::{Sale, raw};
 
 const ROUNDS: usize = 3;
 
-fn tell(name: &str, run: impl Fn(&Sale) -> Run, bytes: usize) {
+fn tell(name: &str, units: u64, run: impl Fn(&Sale) -> Run, bytes: usize) {
     if std::env::args().nth(2).is_some_and(|way| !name.contains(&way)) {
         return;
     }
     let mut best: Option<Run> = None;
     let mut raw_best: Option<Duration> = None;
     for _ in 0..ROUNDS {
-        let sale = Sale::open();
+        let sale = Sale::open_with(u32::try_from(units).unwrap());
         let one = run(&sale);
         sale.engine.close().unwrap();
         if best.as_ref().is_none_or(|best| one.rate() > best.rate()) {
@@ -53,9 +54,9 @@ fn main() {
     for (size, in_flight) in [(1_024, 1), (1_024, 2), (1_024, 4), (4_096, 2), (8_192, 2)] {
         let name = format!("batches of {size}, {in_flight} in flight");
         let bytes = size * RECORD_BYTES;
-        tell(&name, |sale| batches(sale, size as u64, in_flight, count), bytes);
+        tell(&name, count, |sale| batches(sale, size as u64, in_flight, count), bytes);
     }
     let name = "awaited, 4,096 in flight";
-    tell(name, |sale| awaited(sale, 4_096, count / 2), 4_096 * RECORD_BYTES);
-    tell("one caller", |sale| lone(sale, 5_000), 4_096);
+    tell(name, count / 2, |sale| awaited(sale, 4_096, count / 2), 4_096 * RECORD_BYTES);
+    tell("one caller", 5_000, |sale| lone(sale, 5_000), 4_096);
 }

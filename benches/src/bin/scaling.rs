@@ -77,7 +77,7 @@ fn rules(threads: u64) -> f64 {
 fn durable(threads: u64, activities: bool) -> f64 {
     let sale = Sale::open();
     let ids = if activities {
-        sale.more_activities(threads)
+        sale.more_activities(threads, u32::try_from(2 * COUNT).unwrap())
     } else {
         vec![sale.activity; usize::try_from(threads).unwrap()]
     };

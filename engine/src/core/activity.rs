@@ -198,7 +198,7 @@ impl Activity {
 
     /// The reservation that `user`'s request made here, if one did.
     pub fn find_request(&self, user: UserId, request_hash: u128) -> Option<ReservationId> {
-        self.users.look_up(user, request_hash, &self.slots, self.ordinal).found
+        self.users.look_up(user, request_hash, &self.slots, self.ordinal).1.found
     }
 
     /// The reservations that `user` made here, in no order that anything may rest on.

@@ -90,6 +90,13 @@ pub const EXPIRY_GRACE_MS_MAX: u64 = 120_000;
 /// money has come or goes back.
 pub const ARCHIVE_AFTER_MS: u64 = 24 * 3600 * 1000;
 
+/// Memory that is made ahead for all that is for sale: five million purchases' worth, of which one
+/// sale gets half at most, so that another finds some.
+pub const MEMORY_AHEAD_BYTES_MAX: u64 = 512 << 20;
+
+/// The machine's share of it: a sixteenth of its memory at most is made ahead.
+pub const MEMORY_AHEAD_DIVISOR: u64 = 16;
+
 /// Shards of a directory unless it was formatted with another number.
 pub const SHARDS_DEFAULT: u16 = 64;
 

@@ -152,6 +152,11 @@ impl Shard {
         self.activity(activity)?.reservation(activity, id)
     }
 
+    /// How many reservations were accepted of an activity in memory.
+    pub fn reservations(&self, activity: ActivityId) -> usize {
+        self.activity(activity).map_or(0, |it| it.slots().len())
+    }
+
     /// A lower bound of the next instant at which an unpaid reservation falls due; `u64::MAX` for
     /// never. A timer skips the shard until then without taking its lock apart.
     pub const fn due_ms_min(&self) -> u64 {
@@ -169,6 +174,13 @@ impl Shard {
         let due = next(serving_since_ms);
         self.due_ms_min = due_ms_min;
         due
+    }
+
+    pub(super) fn activity_mut(&mut self, id: ActivityId) -> Option<&mut Activity> {
+        match self.places.get_mut(&id) {
+            Some(Place::Live(activity)) => Some(activity),
+            _ => None,
+        }
     }
 
     pub(super) fn place_mut(&mut self, id: ActivityId) -> Entry<'_, ActivityId, Place, FixedState> {

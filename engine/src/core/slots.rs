@@ -27,8 +27,8 @@ pub struct Slots {
     /// All full but the last. The first grows as it fills, for most activities are small.
     chunks: Vec<Vec<Slot>>,
     count: usize,
-    /// The next chunk, where somebody has made it ahead.
-    stocked: Option<Chunk>,
+    /// The next chunks, where somebody has made some ahead.
+    stocked: Vec<Chunk>,
 }
 
 impl Slots {
@@ -54,12 +54,26 @@ impl Slots {
 
     /// Whether the next chunk is here already.
     pub(super) const fn is_stocked(&self) -> bool {
-        self.stocked.is_some()
+        !self.stocked.is_empty()
     }
 
     /// Keeps `chunk` for when the last one is full.
     pub(super) fn stock(&mut self, chunk: Option<Chunk>) {
-        self.stocked = chunk;
+        self.stocked.extend(chunk);
+    }
+
+    /// A chunk that was kept and is not wanted any more.
+    pub(super) fn unstock(&mut self) -> Option<Chunk> {
+        let chunk = self.stocked.pop();
+        if self.stocked.is_empty() {
+            self.stocked = Vec::new();
+        }
+        chunk
+    }
+
+    /// Reservations that find room in the chunks that are kept.
+    pub(super) const fn stocked(&self) -> usize {
+        self.stocked.len() * CHUNK_SLOTS
     }
 
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Slot> {
@@ -68,31 +82,32 @@ impl Slots {
 
     #[inline]
     pub(super) fn push(&mut self, slot: Slot) {
-        self.count += 1;
-        match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() < chunk.capacity() => chunk.push(slot),
-            _ => self.push_beyond(slot),
+        if self.chunks.last().is_none_or(|last| last.len() == last.capacity()) {
+            self.make_room();
         }
+        if let Some(last) = self.chunks.last_mut() {
+            last.push(slot);
+        }
+        self.count += 1;
     }
 
+    /// Room in the last chunk for one more.
     #[cold]
-    fn push_beyond(&mut self, slot: Slot) {
+    fn make_room(&mut self) {
         match self.chunks.last_mut() {
             Some(chunk) if chunk.len() < CHUNK_SLOTS => {
                 let more = chunk.len().min(CHUNK_SLOTS - chunk.len());
                 chunk.reserve_exact(more);
-                chunk.push(slot);
             }
-            Some(full) => {
-                assert!(full.len() == CHUNK_SLOTS, "a slot's index says which chunk it is in");
-                let stocked = self.stocked.take().map(|chunk| chunk.0);
-                let mut chunk = stocked.unwrap_or_else(|| Vec::with_capacity(CHUNK_SLOTS));
-                chunk.push(slot);
-                self.chunks.push(chunk);
+            last => {
+                let is_full = last.is_none_or(|last| last.len() == CHUNK_SLOTS);
+                assert!(is_full, "a slot's index says which chunk it is in");
+                let room = if self.chunks.is_empty() { 1 } else { CHUNK_SLOTS };
+                let stocked = self.stocked.pop().map(|chunk| chunk.0);
+                self.chunks.push(stocked.unwrap_or_else(|| Vec::with_capacity(room)));
             }
-            None => self.chunks.push(vec![slot]),
         }
-        assert!(self.chunks.len() == self.count.div_ceil(CHUNK_SLOTS), "every chunk is in use");
+        assert!(self.chunks.len() == self.count / CHUNK_SLOTS + 1, "every chunk is in use");
     }
 }
 

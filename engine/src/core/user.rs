@@ -20,9 +20,6 @@ type Index = Table<u128, ReservationId>;
 /// What a look-up finds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Known {
-    /// Where the user is, or would come: what [`Users::accept`] goes back to, so that a purchase
-    /// looks its user up once. Good until the users change.
-    pub(super) place: Place,
     /// Units the user holds.
     pub(super) held: u32,
     /// Reservations the user ever made here; exact unless `found`.
@@ -50,9 +47,24 @@ impl Users {
         self.table.fetch(users);
     }
 
-    /// Whether memory for more users is here already.
-    pub(super) const fn is_stocked(&self) -> bool {
-        self.table.is_stocked()
+    /// Whether memory for more users is here already, who are `users` at most now.
+    pub(super) const fn is_stocked(&self, users: usize) -> bool {
+        self.table.is_stocked(users)
+    }
+
+    /// See [`UserTable::lacks_parts`].
+    pub(super) fn lack_parts(&self, users: usize, more: usize) -> bool {
+        self.table.lacks_parts(users, more)
+    }
+
+    /// See [`UserTable::enlarge`].
+    pub(super) fn enlarge(&mut self, lines: Lines) {
+        self.table.enlarge(lines);
+    }
+
+    /// See [`UserTable::reduce`].
+    pub(super) fn reduce(&mut self) -> Option<Lines> {
+        self.table.reduce()
     }
 
     /// Keeps memory for more users: see [`UserTable::stock`].
@@ -96,20 +108,23 @@ impl Users {
         chain(last, slots).map(|(at, _)| ReservationId::compose(ordinal, at)).collect()
     }
 
-    /// What is known of `user` and of a request. `slots` are the activity's, `ordinal` its own.
-    #[inline]
+    /// Where `user` is, or would come, and what is known of him and of a request. To the place
+    /// [`Users::accept`] goes back, so that a purchase looks its user up once; it is good until the
+    /// users change. `slots` are the activity's, `ordinal` its own.
+    #[inline(always)]
     pub(super) fn look_up(
         &self,
         user: UserId,
         request_hash: u128,
         slots: &Slots,
         ordinal: Ordinal,
-    ) -> Known {
+    ) -> (Place, Known) {
         let (place, known) = self.table.find(user);
-        match known {
-            None => Known { place, held: 0, count: 0, found: None },
-            Some(user) => self.look_up_known(*user, place, request_hash, slots, ordinal),
-        }
+        let known = match known {
+            None => Known { held: 0, count: 0, found: None },
+            Some(user) => self.look_up_known(*user, request_hash, slots, ordinal),
+        };
+        (place, known)
     }
 
     /// [`Users::look_up`] of a user that is there: apart, for in a rush nearly nobody is.
@@ -117,25 +132,24 @@ impl Users {
     fn look_up_known(
         &self,
         User { id: user, held, last }: User,
-        place: Place,
         request_hash: u128,
         slots: &Slots,
         ordinal: Ordinal,
     ) -> Known {
         if let Some(index) = self.index(user) {
             let found = index.get(&request_hash).copied();
-            return Known { place, held, count: index.len(), found };
+            return Known { held, count: index.len(), found };
         }
         let mut count = 0;
         for (position, slot) in chain(last, slots) {
             count += 1;
             if slot.request_hash() == request_hash {
                 let found = Some(ReservationId::compose(ordinal, position));
-                return Known { place, held, count, found };
+                return Known { held, count, found };
             }
         }
         assert!(count <= CHAIN_LENGTH_MAX, "a longer chain has an index");
-        Known { place, held, count, found: None }
+        Known { held, count, found: None }
     }
 
     /// Notes that `user` holds `held` units now.

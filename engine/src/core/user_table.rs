@@ -7,7 +7,8 @@
 //! - **Little is moved at once.** A table that grows moves all it holds, under the shard's lock,
 //!   and with ten million users that is a pause which every shopper sees. So the table lies in
 //!   parts, and a full part alone is split in two ([extendible hashing]): what one purchase can
-//!   wait for is the moving of 3,276 entries, tens of microseconds.
+//!   wait for is the moving of 3,276 entries, tens of microseconds. Who knows what will come can
+//!   have the parts made ahead, and then nothing is moved: see `resize`.
 //! - **An activity without users takes no memory**, for most are small.
 //!
 //! [linear probing]: https://en.wikipedia.org/wiki/Linear_probing
@@ -18,6 +19,8 @@ use std::hash::BuildHasher;
 use foldhash::fast::FixedState;
 
 use super::ids::{Position, UserId};
+
+mod resize;
 
 /// Entries in a cache line.
 const LINE_USERS: usize = 4;
@@ -146,10 +149,17 @@ impl UserTable {
     /// The user `id` at `place`, which was found since the table last changed; one that holds
     /// nothing is put there where there is none.
     #[inline(always)]
-    pub(super) fn entry(&mut self, mut place: Place, id: UserId) -> &mut User {
-        if !self.has_room(place) {
-            place = self.make_room(place, id);
+    pub(super) fn entry(&mut self, place: Place, id: UserId) -> &mut User {
+        if self.has_room(place) {
+            return self.at(place, id);
         }
+        let place = self.make_room(place, id);
+        self.at(place, id)
+    }
+
+    /// The user `id` at `place`, where there is room.
+    #[inline(always)]
+    fn at(&mut self, place: Place, id: UserId) -> &mut User {
         let part = &mut self.parts[place.part as usize];
         let entry = &mut part.lines[place.line as usize].0[place.entry];
         part.count += u32::from(entry.is_none());
@@ -194,9 +204,11 @@ impl UserTable {
         count > 0
     }
 
-    /// Whether lines for the next part are here already.
-    pub(super) const fn is_stocked(&self) -> bool {
-        self.stocked.is_some()
+    /// Whether lines for the next part are here already, or will not be asked for soon where there
+    /// are `users` at most.
+    pub(super) const fn is_stocked(&self, users: usize) -> bool {
+        let is_even = self.parts.len() == self.directory.len();
+        self.stocked.is_some() || (is_even && users < self.parts.len() * PART_USERS_CALM)
     }
 
     /// Keeps `lines` for the next part that is split.
@@ -243,14 +255,22 @@ impl UserTable {
             part.assert_holds(old.count);
             return;
         }
+        let lines = self.stocked.take().unwrap_or_else(Lines::touched);
+        self.split(hash, lines);
+    }
+
+    /// Splits the part of `hash`, which is of the largest size, in two; `lines` are for the users
+    /// whose hashes have its next bit set.
+    fn split(&mut self, hash: u64, lines: Lines) {
+        let index = self.directory[prefix(hash, self.depth)];
+        let part = &mut self.parts[index as usize];
+        let (count, depth) = (part.count, part.depth);
         assert!(depth < PREFIX_BITS_MAX, "a hash that scatters nothing");
         if depth == self.depth {
             // Every prefix gets one more bit.
             self.depth += 1;
             self.directory = self.directory.iter().flat_map(|part| [*part; 2]).collect();
         }
-        let count = part.count;
-        let lines = self.stocked.take().unwrap_or_else(Lines::touched);
         let upper = part.split(lines, |id| self.hasher.hash_one(id));
         assert!(part.count + upper.count == count, "W17: a split forgets no one's units");
         // The prefixes that lead to the part are neighbours; the next bit is set in the upper half.
@@ -363,6 +383,10 @@ impl Part {
 const fn users_max(lines: usize) -> usize {
     lines * LINE_USERS * 4 / 5
 }
+
+/// Users of a part of the largest size among whom none of many such parts is full yet: hashes do
+/// not scatter evenly, and with as many on average a part has a tenth more once in thousands.
+const PART_USERS_CALM: usize = PART_LINES_MAX * LINE_USERS * 7 / 10;
 
 /// Bits of a hash that choose its line within the largest part.
 const LINE_BITS: u32 = PART_LINES_MAX.trailing_zeros();

@@ -81,6 +81,7 @@ impl Engine {
                 let event = Event { at_ms: self.decision_ms(), body };
                 record(&mut shard, &mut batch, COMMAND_ROOM, std::iter::once(&event), 0);
                 directory.insert(ordinal, id);
+                self.inner.provisions.expect(id, activity.available);
                 Ok(Adopted { id, known: false })
             }
         };

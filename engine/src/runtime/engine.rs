@@ -16,6 +16,7 @@ use super::directory::{Directory, shard_of};
 use super::handle::Handle;
 use super::owner::Owner;
 use super::pending::Pending;
+use super::provisions::{Provider, Provisions};
 use super::sinks::Ordered;
 use super::snapshots::{House, Housekeeper};
 use super::supplies::Supplies;
@@ -62,6 +63,9 @@ pub(crate) struct Inner {
     pub(crate) housekeeper: Mutex<Option<Housekeeper>>,
     /// Memory made ahead for large tables; none without threads.
     pub(crate) supplies: Mutex<Option<Supplies>>,
+    /// Memory made before a sale.
+    pub(crate) provisions: Arc<Provisions>,
+    pub(crate) provider: Mutex<Option<Provider>>,
     pub(crate) shards: Box<[CachePadded<Mutex<Shard>>]>,
     pub(crate) control: Mutex<Control>,
     pub(crate) controls: Controls,

@@ -19,6 +19,7 @@ pub(crate) mod payment;
 pub(crate) mod payments;
 pub(crate) mod pending;
 pub(crate) mod present;
+pub(crate) mod provisions;
 pub(crate) mod purchase;
 pub(crate) mod recovered;
 pub(crate) mod refunds;

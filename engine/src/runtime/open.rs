@@ -23,13 +23,14 @@ use super::controls::Controls;
 use super::engine::{COMMAND_ROOM, Engine, Inner};
 use super::error::{CloseError, OpenError};
 use super::owner::Owner;
+use super::provisions::Provisions;
 use super::recovered::Recovered;
 use super::replay::{Replayed, replay};
 use super::sinks::Ordered;
 use super::snapshots::{House, OnSnapshot, SNAPSHOT_AFTER_BYTES, load};
 use super::supplies::Supplies;
 use crate::core::ids::OrderPrefix;
-use crate::core::limits::{SHARDS_DEFAULT, SHARDS_MAX};
+use crate::core::limits::{MEMORY_AHEAD_BYTES_MAX, SHARDS_DEFAULT, SHARDS_MAX};
 use crate::core::request::RequestHasher;
 
 /// Exit code of a process whose log has failed.
@@ -69,6 +70,9 @@ pub struct EngineOptions {
     pub progress: Progress,
     /// Log beyond the newest snapshot after which the next is made, unless that one was larger.
     pub snapshot_after_bytes: u64,
+    /// Memory made ahead for what is for sale at most, in bytes; a sixteenth of the machine's if
+    /// that is less.
+    pub memory_ahead_bytes_max: u64,
     /// How much undelivered log there may be.
     pub retention: RetentionLimits,
     /// Sinks that the log is kept for, registered before any of it can be given back.
@@ -101,6 +105,7 @@ impl EngineOptions {
             on_fatal: Box::new(end_process),
             progress: Progress::default(),
             snapshot_after_bytes: SNAPSHOT_AFTER_BYTES,
+            memory_ahead_bytes_max: MEMORY_AHEAD_BYTES_MAX,
             retention: RetentionLimits::default(),
             sinks: Vec::new(),
             on_snapshot: Box::new(|_| ()),
@@ -266,6 +271,7 @@ impl Engine {
             retention: options.retention,
             sinks: options.sinks,
             house: House::new(options.snapshot_after_bytes, options.on_snapshot),
+            provisions: Provisions::new(options.memory_ahead_bytes_max),
             threads: options.threads,
         })
     }
@@ -294,6 +300,7 @@ impl Inner {
         owner: Owner,
         clock: Clock,
         house: House,
+        provisions: Provisions,
     ) -> Self {
         let ordered = Ordered::new(log.format().shard_count, &replayed.control);
         let controls = Controls::new(&replayed.control, clock.now_ms());
@@ -304,6 +311,8 @@ impl Inner {
             timer: Mutex::new(None),
             housekeeper: Mutex::new(None),
             supplies: Mutex::new(None),
+            provisions: Arc::new(provisions),
+            provider: Mutex::new(None),
             table_seed: replayed.seed.table_seed,
             house,
             shards: replayed.shards.into_iter().map(shard).collect(),

@@ -38,6 +38,7 @@ impl Engine {
         })?;
         if accepted {
             directory.insert(ordinal, id);
+            self.inner.provisions.expect(id, total);
         }
         Ok(pending.map(|told| told?.ok_or(Refusal::UnknownActivity)))
     }
@@ -123,6 +124,7 @@ impl Engine {
     }
 
     fn operate(&self, id: ActivityId, command: &Command<'_>) -> Answered {
+        let mut units = 0;
         let pending = self.run(id, command, |shard, before| {
             let mut view = ActivityView::live(id, shard.activity(id)?);
             // The same key again: the figures as they were answered then, on what is there now.
@@ -130,8 +132,12 @@ impl Engine {
                 view.figures = then.figures;
                 view.version = then.version;
             }
+            units = view.figures.available;
             Some(view)
         })?;
+        if matches!(command, Command::Edit { .. } | Command::Restock { .. }) {
+            self.inner.provisions.expect(id, units);
+        }
         Ok(pending.map(|told| told?.ok_or(Refusal::UnknownActivity)))
     }
 }

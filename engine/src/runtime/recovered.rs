@@ -11,6 +11,7 @@ use super::error::OpenError;
 use super::handle::Handle;
 use super::open::OpenReport;
 use super::owner::Owner;
+use super::provisions::{Provider, Provisions};
 use super::replay::Replayed;
 use super::snapshots::{House, Housekeeper};
 use super::supplies::Supplies;
@@ -28,6 +29,7 @@ pub struct Recovered {
     pub(super) retention: RetentionLimits,
     pub(super) sinks: Vec<(String, SinkClass)>,
     pub(super) house: House,
+    pub(super) provisions: Provisions,
     pub(super) threads: bool,
 }
 
@@ -52,7 +54,8 @@ impl Recovered {
     /// # Errors
     /// [`OpenError`]: the log's I/O failed, or there are no threads.
     pub fn finish(self) -> Result<(Engine, OpenReport), OpenError> {
-        let Self { judged, replayed, owner, clocks, retention, sinks, house, threads } = self;
+        let Self { judged, replayed, owner, clocks, retention, sinks, house, provisions, threads } =
+            self;
         let (log, report) = judged.finish()?;
         let report = OpenReport {
             log: report,
@@ -66,15 +69,17 @@ impl Recovered {
         for (name, class) in &sinks {
             log.register_sink(name, *class)?;
         }
-        let inner = Arc::new(Inner::new(log, replayed, owner, clock, house));
+        let inner = Arc::new(Inner::new(log, replayed, owner, clock, house, provisions));
         let engine = Engine { inner, handle: Handle::default() };
         engine.confirm_announced();
+        engine.expect_sales();
         if threads {
             let threads = engine.inner.log.start().map_err(OpenError::Thread)?;
             *engine.inner.threads.lock() = Some(threads);
             *engine.inner.timer.lock() = Some(Timer::start(&engine)?);
             *engine.inner.housekeeper.lock() = Some(Housekeeper::start(&engine)?);
             *engine.inner.supplies.lock() = has_cores().then(Supplies::default);
+            *engine.inner.provider.lock() = Some(Provider::start(&engine)?);
         }
         Ok((engine, report))
     }

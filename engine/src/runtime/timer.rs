@@ -210,6 +210,7 @@ impl Inner {
         drop(self.timer.lock().take());
         drop(self.threads.lock().take());
         drop(self.supplies.lock().take());
+        drop(self.provider.lock().take());
     }
 }
 

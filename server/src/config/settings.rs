@@ -65,6 +65,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     fixed("format.order_prefix", Some("1")),
     fixed("format.segment_bytes", Some("67108864")),
     fixed("wal.device", Some("auto")),
+    fixed("memory.ahead_bytes_max", Some("536870912")),
     fixed("orders.split", Some("1")),
     fixed("orders.require_address", None),
     fixed("retention.snapshot_after_bytes", Some("268435456")),
@@ -158,6 +159,8 @@ pub(crate) struct Settings {
     pub(crate) format: Format,
     /// How the log is written.
     pub(crate) wal: Wal,
+    /// Memory made before it is needed.
+    pub(crate) memory: Memory,
     /// How orders are written.
     pub(crate) orders: Orders,
     /// How much of the log is kept.
@@ -271,6 +274,14 @@ pub(crate) struct Format {
     pub(crate) order_prefix: u16,
     /// Bytes of a log segment.
     pub(crate) segment_bytes: u64,
+}
+
+/// `[memory]`
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Memory {
+    /// Memory made ahead for what is for sale at most.
+    pub(crate) ahead_bytes_max: u64,
 }
 
 /// `[wal]`

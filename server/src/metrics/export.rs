@@ -135,6 +135,8 @@ fn log(out: &mut DescriptorEncoder<'_>, app: &App) -> fmt::Result {
     let admitted = u64::from(wal.new_admitted);
     gauge(out, "log_has_room", "1 where the log has room for purchases.", admitted)?;
     retention(out, &stats)?;
+    let help = "Memory made ahead for what is for sale, about.";
+    gauge(out, "memory_ahead_bytes", help, stats.memory_ahead_bytes)?;
     let stepped = u64::from(stats.clock_stepped);
     gauge(out, "clock_stepped", "1 after the wall clock was stepped.", stepped)?;
     log_histograms(out, wal)

@@ -12,12 +12,14 @@ use crate::planted::{self, Bug};
 
 mod ahead;
 mod direct;
+mod memory;
 pub(crate) mod posix;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 mod zeros;
 
 pub use self::direct::{AppendChoice, Appends};
+pub use self::memory::memory_bytes;
 pub use crate::block::Blocks;
 
 /// A file. Reads and writes name their offset; there is no position to share.

@@ -46,7 +46,8 @@ pub(in super::super) fn bought(
         .ok_or(ApplyError::Misplaced(reservation))?;
     let following = activity.figures.moved(Pool::Available, Pool::Locked, quantity);
     activity.check_figures(now, following, figures)?;
-    let known = activity.users.look_up(user, now.request_hash, &activity.slots, activity.ordinal);
+    let (place, known) =
+        activity.users.look_up(user, now.request_hash, &activity.slots, activity.ordinal);
     if known.found.is_some() {
         return Err(ApplyError::RequestRepeated(reservation));
     }
@@ -61,7 +62,7 @@ pub(in super::super) fn bought(
     }
 
     let slot = Slot::new(user, quantity, now.request_hash, now.at_ms, now.shard_seq);
-    accept(activity, &Accepted { reservation, position, figures, held, place: known.place }, slot);
+    accept(activity, &Accepted { reservation, position, figures, held, place }, slot);
     Ok(())
 }
 

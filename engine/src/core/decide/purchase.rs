@@ -174,7 +174,8 @@ pub(in super::super) fn judge(
     validate::amount(activity.terms.price, quantity)?;
 
     // A known request is answered even while paused, after the end, or above the limit.
-    let known = activity.users.look_up(user, request_hash, &activity.slots, activity.ordinal);
+    let (place, known) =
+        activity.users.look_up(user, request_hash, &activity.slots, activity.ordinal);
     if let Some(found) = known.found {
         let same = activity.slot(found).is_some_and(|slot| slot.quantity() == quantity);
         return if same { Ok(Verdict::Replayed(found)) } else { Err(Refusal::RequestIdReused) };
@@ -196,5 +197,5 @@ pub(in super::super) fn judge(
     // Four thousand million reservations of one activity fill any memory before this.
     let position = Position::after(activity.slots.len()).ok_or(Refusal::LimitReached)?;
     let reservation = ReservationId::compose(activity.ordinal, position);
-    Ok(Verdict::Accepted(Accepted { reservation, position, figures, held, place: known.place }))
+    Ok(Verdict::Accepted(Accepted { reservation, position, figures, held, place }))
 }
