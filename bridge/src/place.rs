@@ -11,10 +11,10 @@
 //!
 //! Without that it would hinder the latter: the kernel takes a core with a sink for a busy one and
 //! puts who wakes up beside a loop. A loop has pauses, above all while it waits for the disk, and a
-//! sink can be interrupted at any time: on one core they hardly hinder each other. But a kernel lets
-//! who runs finish a slice of milliseconds before it gives the core to whoever has slept, and under
-//! a hypervisor the disk itself may need the core: it answers when the guest's core has nothing to
-//! do. Hence the pieces. (The mirror mostly waits for its Redis, and takes no rests.)
+//! sink can be interrupted at any time: on one core they hardly hinder each other. But a kernel
+//! lets who runs finish a slice of milliseconds before it gives the core to whoever has slept, and
+//! under a hypervisor the disk itself may need the core: it answers when the guest's core has
+//! nothing to do. Hence the pieces. (The mirror mostly waits for its Redis, and takes no rests.)
 //!
 //! A sink that falls behind may work anywhere, with its share of the cores and without rest, until
 //! it has caught up; so may one whose batch takes long where others leave no pauses, for it holds

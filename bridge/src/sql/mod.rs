@@ -10,7 +10,8 @@
 //! [`sink`] drives; [`fill`] writes a database that the log has passed by; `fold` and the tables
 //! beside it are free of any dialect; [`store`] is the seam to the database, [`sqlite`] and
 //! [`mysql`] implement it, and [`sqlite_direct`] for the sink itself, with `sqlite_pages` for when
-//! its pages go to the disk; [`database`] is any of them as a URL names it. [`queries`] and [`accounts`] are what the server reads and writes there.
+//! its pages go to the disk; [`database`] is any of them as a URL names it. [`queries`] and
+//! [`accounts`] are what the server reads and writes there.
 
 pub mod accounts;
 mod activities;
