@@ -1,6 +1,7 @@
 //! How many reservations a second reach a Valkey, with all their keys, beside the same purchases
 //! made by the function library call by call: `cargo run --release -p bridge --example
-//! mirrored_per_second -- [RESERVATIONS] [ROUNDS]`. Needs `valkey-server`.
+//! mirrored_per_second -- [RESERVATIONS] [ROUNDS]`. Needs `valkey-server`, or the Redis that
+//! `SLUICE_REDIS_SERVER` names.
 //!
 //! Both sides run on one private server that appends every write to its file, in turns, in the
 //! same run. The mirror reads a log in memory; the calls are pipelined, 64 at a time, as a shop's
@@ -36,7 +37,7 @@ struct Server(Child, tempfile::TempDir);
 impl Server {
     fn start() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let process = Command::new("valkey-server")
+        let process = Command::new(functions::kit::process::program())
             .args(["--port", "0", "--save", "", "--appendonly", "yes"])
             .args(["--appendfsync", "everysec", "--unixsocket"])
             .arg(directory.path().join("s"))

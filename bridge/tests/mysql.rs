@@ -248,7 +248,7 @@ async fn a_connection_is_encrypted_and_a_strangers_server_refused_as_the_url_say
     assert!(error.is_transient() && !error.to_string().contains("secret"), "{error}");
 
     // A server that offers none is refused where the URL insists.
-    let open = MariaDb::start_with(&["--skip-ssl"]);
+    let open = MariaDb::start_with(&[MariaDb::without_tls()]);
     let insisting = format!("{}&ssl-mode=REQUIRED", open.url("mysql"));
     assert!(refusal(&insisting).await.is_transient());
 }

@@ -2,7 +2,6 @@
 //!
 //! A rerun finds what is there and leaves it as it is, sold units above all.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use bridge::sql::accounts::{Address, Existing, NewUser, Role, Sku};
@@ -150,11 +149,7 @@ fn user(id: UserId, hash: &str) -> NewUser {
 ///
 /// # Errors
 /// There is no randomness for a token.
-pub(crate) fn banner(
-    tokens: &Tokens,
-    payments: &Secret,
-    address: SocketAddr,
-) -> Result<String, DemoError> {
+pub(crate) fn banner(tokens: &Tokens, payments: &Secret, url: &str) -> Result<String, DemoError> {
     let sign = |id: u64, role| {
         let user = UserId::new(id).ok_or(DemoError::Id(id))?;
         Ok::<_, DemoError>(tokens.sign(user, role, TOKEN_TTL)?)
@@ -171,13 +166,13 @@ pub(crate) fn banner(
          What its channel `mock` signs callbacks about payments with:\n  \
          export PAYMENT_SECRET={payments}\n\n\
          Buy (202 means: it is on disk; again with the same id: the same answer):\n  \
-         curl -i -X POST http://{address}/api/flashsales/{ACTIVITY}/purchase \
+         curl -i -X POST {url}/api/flashsales/{ACTIVITY}/purchase \
          -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \
          -d '{{\"client_request_id\":\"first\"}}'\n\n\
          Then look:\n  \
-         curl http://{address}/api/orders -H \"Authorization: Bearer $TOKEN\"\n  \
-         curl http://{address}/api/admin/flashsales -H \"Authorization: Bearer $ADMIN\"\n  \
-         curl http://{address}/metrics\n"
+         curl {url}/api/orders -H \"Authorization: Bearer $TOKEN\"\n  \
+         curl {url}/api/admin/flashsales -H \"Authorization: Bearer $ADMIN\"\n  \
+         curl {url}/metrics\n"
     ))
 }
 

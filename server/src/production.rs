@@ -46,10 +46,10 @@ pub(crate) enum Finding {
     Mirror(#[from] MirrorError),
     /// TLS is asked for, and nobody could say that it was there.
     #[error(
-        "http.require_tls needs http.trusted_proxies: TLS ends at a proxy, whose \
-         X-Forwarded-Proto says so"
+        "http.require_tls needs http.tls_certificate_file, or http.trusted_proxies: TLS ends here, \
+         or at a proxy whose X-Forwarded-Proto says so"
     )]
-    TlsWithoutProxy,
+    TlsNowhere,
 }
 
 /// All that speaks against starting with `loaded`.
@@ -71,6 +71,8 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
     let files = files.chain(users.map(|path| ("passwords of the Redis port's users", path)));
     let tls_key = settings.resp.tls_key_file.clone();
     let files = files.chain(tls_key.map(|path| ("key of the Redis port", path)));
+    let tls_key = settings.http.tls_key_file.clone();
+    let files = files.chain(tls_key.map(|path| ("key of the HTTP port", path)));
     let files = files.chain(loaded.origins.iter().filter_map(in_the_file));
     let exposed = files.filter(|(_, path)| is_exposed(path));
     findings.extend(exposed.map(|(what, path)| Finding::Exposed { what, path }));
@@ -79,13 +81,15 @@ pub(crate) fn findings(loaded: &Loaded) -> Vec<Finding> {
     }
     findings.extend(config::resp_users(&settings.resp).err().map(Finding::Config));
     findings.extend(config::resp_tls(&settings.resp).err().map(Finding::Config));
+    findings.extend(config::http_tls(&settings.http).err().map(Finding::Config));
     findings.extend(config::payment_channels(&settings.payments).err().map(Finding::Config));
     if let Some(url) = &settings.redis {
         let named = bridge::redis::run::check(url).map_err(MirrorError::from);
         findings.extend(named.err().map(Finding::Mirror));
     }
-    if settings.http.require_tls && settings.http.trusted_proxies.is_empty() {
-        findings.push(Finding::TlsWithoutProxy);
+    let ends_here = settings.http.tls_certificate_file.is_some();
+    if settings.http.require_tls && settings.http.trusted_proxies.is_empty() && !ends_here {
+        findings.push(Finding::TlsNowhere);
     }
     findings
 }

@@ -36,7 +36,7 @@ use crate::http;
 use crate::identity::{KeyError, tokens_of};
 use crate::keepers;
 use crate::legacy::{self, LegacyError};
-use crate::listener::{self, Cores, House, Listener};
+use crate::listener::{self, Certificate, Cores, House, Listener};
 use crate::logs::{self, LogError, LogLevel};
 use crate::mirror::{Mirror, MirrorError};
 use crate::orders::{self, Orders, OrdersError};
@@ -166,7 +166,7 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
         announce(&demo::banner(
             shared.tokens().map_err(|_| ConfigError::SecretMissing)?,
             &config::demo_channel_secret(&config::load_secret(&loaded)?)?,
-            listening.cores.address,
+            &listening.url(),
         )?);
     }
     let ended = attend(&shared, &mut signals, |reason| {
@@ -174,6 +174,7 @@ async fn serve(flags: Flags, loaded: Loaded, log_level: LogLevel) -> Result<(), 
             started: &loaded,
             gate: &shared.gate,
             http: &http_sender,
+            certificate: listening.certificate.as_ref(),
             resp: listening.resp.as_ref(),
             log_level: &log_level,
         };
@@ -197,9 +198,19 @@ fn announce(line: &str) {
 
 struct Listening {
     cores: Cores,
+    /// What the HTTP port encrypts with, where it does.
+    certificate: Option<Certificate>,
     /// Metrics and health, where they have an address of their own.
     apart: Option<tokio::task::JoinHandle<usize>>,
     resp: Option<RespServer>,
+}
+
+impl Listening {
+    /// Where the HTTP port is.
+    fn url(&self) -> String {
+        let scheme = if self.certificate.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.cores.address)
+    }
 }
 
 /// Listens on the addresses of `settings` and announces them on standard output.
@@ -207,7 +218,8 @@ fn listen(settings: &Settings, shared: &Arc<Shared>) -> Result<Listening, ServeE
     let house = |router| House::new(router, shared);
     let (address, metrics) = (settings.listen, settings.metrics_listen);
     let refused = |address| move |source| ServeError::Bind { address, source };
-    let api = house(http::router(shared, metrics.is_none()));
+    let certificate = config::http_tls(&settings.http)?.map(Certificate::new);
+    let api = house(http::router(shared, metrics.is_none())).encrypted(certificate.clone());
     let apart = metrics.map(|apart| listener::bind(apart).map_err(refused(apart))).transpose()?;
     let cores = Cores::start(address, &api, shared).map_err(refused(address))?;
     let apart = match apart {
@@ -219,9 +231,11 @@ fn listen(settings: &Settings, shared: &Arc<Shared>) -> Result<Listening, ServeE
         }
         None => None,
     };
-    announce(&format!("listening on http://{}", cores.address));
+    let mut listening = Listening { cores, certificate, apart, resp: None };
+    announce(&format!("listening on {}", listening.url()));
     let resp = settings.resp_listen.map(|it| listen_resp(it, settings, shared)).transpose()?;
-    Ok(Listening { cores, apart, resp })
+    listening.resp = resp;
+    Ok(listening)
 }
 
 /// Listens for the Redis protocol.

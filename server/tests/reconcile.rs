@@ -52,7 +52,7 @@ fn a_difference_is_told_with_1_and_mended_where_that_is_asked() {
     assert_eq!(server.buy(7, id, "r-1", 1).status, 202);
     let clean = tool(&server, "reconcile", &[]);
     assert_eq!(clean.status.code(), Some(0), "{clean:?}");
-    assert!(said(&clean).contains("1 activities and 1 reservations compared"), "{clean:?}");
+    assert!(said(&clean).contains("1 activity and 1 reservation compared"), "{clean:?}");
 
     tamper(&data_dir, "UPDATE flashsale_activities SET stock = stock - 1, sold_stock = 1");
     let seen = &stocks(&server)["items"][0];
@@ -64,7 +64,7 @@ fn a_difference_is_told_with_1_and_mended_where_that_is_asked() {
     }
     let mended = tool(&server, "reconcile", &["--repair"]);
     assert_eq!(mended.status.code(), Some(0), "{mended:?}");
-    assert!(said(&mended).contains("1 differences, 1 repaired"), "{mended:?}");
+    assert!(said(&mended).contains("1 difference, 1 repaired"), "{mended:?}");
     assert_eq!(tool(&server, "reconcile", &[]).status.code(), Some(0));
     assert_eq!(stocks(&server)["items"][0]["sql"]["available"], 9);
     let metrics = server.call("GET", "/metrics", &[], "").body;

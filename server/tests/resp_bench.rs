@@ -50,7 +50,7 @@ fn each_profile_ends_in_an_exact_sale() {
 fn a_peer_with_the_function_library_is_driven_by_the_same_client() {
     let directory = tempfile::tempdir().unwrap();
     let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let mut peer = Command::new("valkey-server")
+    let mut peer = Command::new(functions::kit::process::program())
         .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1", "--save", ""])
         .args(["--appendonly", "yes", "--appendfsync", "always", "--dir"])
         .arg(directory.path())

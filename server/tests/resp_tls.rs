@@ -3,91 +3,39 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "common/certificates.rs"]
+mod certificates;
 mod common;
 
-use std::fs::Permissions;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
 
+use certificates::{Certificates, Conversation};
 use common::python::run;
 use common::{PATIENCE, Server, Signal, python, sluice, wait};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
-use tempfile::TempDir;
 
-/// PEM files: a certificate of this machine, its key, and the authority that signed it.
-struct Certificates {
-    dir: TempDir,
+/// A server whose Redis port has the certificate.
+fn serve(certificates: &Certificates) -> Server {
+    serve_with(certificates, "10s")
 }
 
-impl Certificates {
-    fn new() -> Self {
-        let authority_key = KeyPair::generate().unwrap();
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
-        params.distinguished_name.push(DnType::CommonName, "an authority");
-        let authority = params.self_signed(&authority_key).unwrap();
-        let issuer = Issuer::new(params, authority_key);
-        let key = KeyPair::generate().unwrap();
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = CertificateParams::new(names).unwrap();
-        params.distinguished_name.push(DnType::CommonName, "a server");
-        params.use_authority_key_identifier_extension = true;
-        let certificate = params.signed_by(&key, &issuer).unwrap();
-        let it = Self { dir: tempfile::tempdir().unwrap() };
-        std::fs::write(it.path("certificate.pem"), certificate.pem()).unwrap();
-        std::fs::write(it.path("key.pem"), key.serialize_pem()).unwrap();
-        std::fs::write(it.path("authority.pem"), authority.pem()).unwrap();
-        it.keep_to_ourselves("key.pem");
-        it
-    }
+/// Where a request may take so long.
+fn serve_with(certificates: &Certificates, request_timeout: &str) -> Server {
+    let [certificate, key] = certificates.files();
+    let env = [
+        ("SLUICE_RESP__TLS_CERTIFICATE_FILE", certificate.as_str()),
+        ("SLUICE_RESP__TLS_KEY_FILE", key.as_str()),
+        ("SLUICE_RESP__REQUEST_TIMEOUT", request_timeout),
+    ];
+    Server::start_with(&["--resp-listen", "127.0.0.1:0"], &env)
+}
 
-    fn path(&self, name: &str) -> String {
-        self.dir.path().join(name).to_str().unwrap().to_owned()
-    }
-
-    fn keep_to_ourselves(&self, name: &str) {
-        std::fs::set_permissions(self.path(name), Permissions::from_mode(0o600)).unwrap();
-    }
-
-    fn serve(&self) -> Server {
-        self.serve_with("10s")
-    }
-
-    /// Where a request may take so long.
-    fn serve_with(&self, request_timeout: &str) -> Server {
-        let (certificate, key) = (self.path("certificate.pem"), self.path("key.pem"));
-        let env = [
-            ("SLUICE_RESP__TLS_CERTIFICATE_FILE", certificate.as_str()),
-            ("SLUICE_RESP__TLS_KEY_FILE", key.as_str()),
-            ("SLUICE_RESP__REQUEST_TIMEOUT", request_timeout),
-        ];
-        Server::start_with(&["--resp-listen", "127.0.0.1:0"], &env)
-    }
-
-    /// A conversation that has not begun yet.
-    fn connect(&self, server: &Server) -> StreamOwned<ClientConnection, TcpStream> {
-        let mut roots = RootCertStore::empty();
-        let authority = CertificateDer::from_pem_file(self.path("authority.pem")).unwrap();
-        roots.add(authority).unwrap();
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let config = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let name = "localhost".try_into().unwrap();
-        let session = ClientConnection::new(Arc::new(config), name).unwrap();
-        StreamOwned::new(session, plain(server))
-    }
+/// A conversation that has not begun yet.
+fn connect(certificates: &Certificates, server: &Server) -> Conversation {
+    certificates.connect(server.resp())
 }
 
 fn plain(server: &Server) -> TcpStream {
@@ -106,7 +54,7 @@ fn echoes(count: usize, bytes: usize) -> (Vec<u8>, Vec<u8>) {
 #[test]
 fn known_clients_are_content_under_tls() {
     let certificates = Certificates::new();
-    let server = certificates.serve();
+    let server = serve(&certificates);
     let mut command = Command::new("valkey-cli");
     command.args(["--tls", "--cacert", &certificates.path("authority.pem"), "-h", "localhost"]);
     command.args(["-p", &server.resp().port().to_string(), "WAITAOF", "1", "0", "0"]);
@@ -122,8 +70,8 @@ fn known_clients_are_content_under_tls() {
 #[test]
 fn pipelines_of_any_size_are_answered_in_order_and_whole() {
     let certificates = Certificates::new();
-    let server = certificates.serve();
-    let mut peer = certificates.connect(&server);
+    let server = serve(&certificates);
+    let mut peer = connect(&certificates, &server);
     for (count, bytes) in [(1, 1), (1, 4_000), (3_000, 3), (500, 1_500), (300, 4_000)] {
         let (commands, replies) = echoes(count, bytes);
         peer.write_all(&commands).unwrap();
@@ -137,8 +85,8 @@ fn pipelines_of_any_size_are_answered_in_order_and_whole() {
 #[test]
 fn a_record_may_end_anywhere_in_a_command() {
     let certificates = Certificates::new();
-    let server = certificates.serve();
-    let mut peer = certificates.connect(&server);
+    let server = serve(&certificates);
+    let mut peer = connect(&certificates, &server);
     let (commands, replies) = echoes(3, 5);
     for step in [1, 2, 3, 7] {
         for piece in commands.chunks(step) {
@@ -154,8 +102,8 @@ fn a_record_may_end_anywhere_in_a_command() {
 #[test]
 fn a_slow_reader_gets_all_of_its_answers_and_the_end_is_told() {
     let certificates = Certificates::new();
-    let server = certificates.serve();
-    let mut peer = certificates.connect(&server);
+    let server = serve(&certificates);
+    let mut peer = connect(&certificates, &server);
     let (commands, replies) = echoes(1_500, 4_000);
     let writer = peer.sock.try_clone().unwrap();
     std::thread::scope(|scope| {
@@ -185,8 +133,8 @@ fn a_slow_reader_gets_all_of_its_answers_and_the_end_is_told() {
 #[test]
 fn what_is_no_tls_is_hung_up_on_and_others_are_undisturbed() {
     let certificates = Certificates::new();
-    let server = certificates.serve();
-    let mut peer = certificates.connect(&server);
+    let server = serve(&certificates);
+    let mut peer = connect(&certificates, &server);
     let hello = b"\x16\x03\x01\x40\x00half of a hello";
     let noises: [&[u8]; 4] = [b"*1\r\n$4\r\nPING\r\n", b"GET / HTTP/1.1\r\n\r\n", &[0; 100], hello];
     for noise in noises {
@@ -207,8 +155,8 @@ fn what_is_no_tls_is_hung_up_on_and_others_are_undisturbed() {
 #[test]
 fn a_request_that_comes_byte_by_byte_is_given_no_more_time_than_without_tls() {
     let certificates = Certificates::new();
-    let server = certificates.serve_with("300ms");
-    let mut slow = certificates.connect(&server);
+    let server = serve_with(&certificates, "300ms");
+    let mut slow = connect(&certificates, &server);
     let (commands, _) = echoes(1, 60_000);
     // Each byte is a record of its own.
     for byte in commands {
@@ -223,8 +171,8 @@ fn a_request_that_comes_byte_by_byte_is_given_no_more_time_than_without_tls() {
 #[test]
 fn a_peer_that_never_begins_is_hung_up_on_and_one_that_is_idle_is_not() {
     let certificates = Certificates::new();
-    let server = certificates.serve();
-    let mut idle = certificates.connect(&server);
+    let server = serve(&certificates);
+    let mut idle = connect(&certificates, &server);
     let (commands, replies) = echoes(1, 3);
     let mut heard = vec![0; replies.len()];
     idle.write_all(&commands).unwrap();
@@ -238,27 +186,27 @@ fn a_peer_that_never_begins_is_hung_up_on_and_one_that_is_idle_is_not() {
 #[test]
 fn a_certificate_is_renewed_at_sighup_and_one_that_cannot_be_used_is_not() {
     let (ours, renewed) = (Certificates::new(), Certificates::new());
-    let mut server = ours.serve();
+    let mut server = serve(&ours);
     let reload = |server: &mut Server| {
         server.signal(Signal::HUP);
         server.error_with("the configuration was reloaded");
     };
-    let talks = |peer: &mut StreamOwned<ClientConnection, TcpStream>| {
+    let talks = |peer: &mut Conversation| {
         let (commands, replies) = echoes(1, 3);
         let mut heard = vec![0; replies.len()];
         let talked = peer.write_all(&commands).and_then(|()| peer.read_exact(&mut heard));
         talked.is_ok_and(|()| heard == replies)
     };
-    let mut old = ours.connect(&server);
-    assert!(talks(&mut old) && !talks(&mut renewed.connect(&server)));
+    let mut old = connect(&ours, &server);
+    assert!(talks(&mut old) && !talks(&mut connect(&renewed, &server)));
     std::fs::write(ours.path("certificate.pem"), "no PEM at all").unwrap();
     reload(&mut server);
-    assert!(talks(&mut ours.connect(&server)), "what can't be used changes nothing");
+    assert!(talks(&mut connect(&ours, &server)), "what can't be used changes nothing");
     for name in ["certificate.pem", "key.pem"] {
         std::fs::write(ours.path(name), std::fs::read(renewed.path(name)).unwrap()).unwrap();
     }
     reload(&mut server);
-    assert!(talks(&mut renewed.connect(&server)) && !talks(&mut ours.connect(&server)));
+    assert!(talks(&mut connect(&renewed, &server)) && !talks(&mut connect(&ours, &server)));
     assert!(talks(&mut old), "a connection keeps what it began with");
 }
 

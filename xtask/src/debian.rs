@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
-use crate::{backports, steps};
+use crate::{sources, steps};
 
 /// A program that a step starts, or a file that one compiles with.
 struct Need {
@@ -68,7 +68,7 @@ pub(crate) fn provide() -> Result<(), Failure> {
     if backported.is_empty() {
         return Ok(());
     }
-    let sources = backports::source_option()?;
+    let sources = sources::with_backports()?;
     apt_get(&["update", "-q", "-o", &sources])?;
     apt_get(&[install.as_slice(), &["-o", &sources], backported.as_slice()].concat())
 }

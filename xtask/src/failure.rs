@@ -64,6 +64,18 @@ pub(crate) enum Failure {
     },
     /// A package is in no source that this machine has, nor can its backports suite be derived.
     Backports,
+    /// The machine has no source that a suite of Debian could be derived from.
+    NoSuite {
+        /// The suite.
+        suite: &'static str,
+    },
+    /// A package, unpacked with all that it needs, has no such file.
+    NotInPackage {
+        /// The package.
+        package: &'static str,
+        /// The file, as a path in the package.
+        file: &'static str,
+    },
     /// A step failed, and the run ended there.
     Step {
         /// The step's name.
@@ -114,6 +126,17 @@ impl fmt::Display for Failure {
             Self::Backports => f.write_str(
                 "no source of apt's lists this release, so its backports cannot be found; install \
                  valkey-server 8 or later by hand",
+            ),
+            Self::NoSuite { suite } => write!(
+                f,
+                "no source of apt's lists this release, so Debian's suite {suite} cannot be found \
+                 beside it; name a server of your own in the variable that cargo xtask test --list \
+                 shows"
+            ),
+            Self::NotInPackage { package, file } => write!(
+                f,
+                "the package {package} has no {file} any more: mend xtask/src/foreign.rs, or name \
+                 a server of your own in the variable that cargo xtask test --list shows"
             ),
             Self::Step { name } => {
                 write!(f, "step `{name}` failed; run it alone: cargo xtask test {name}")

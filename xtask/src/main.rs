@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `quick` | before each commit: formatting, lints, tidy, unit tests, a small campaign |
 //! | `test [STEP...]` | all that must hold before a merge; `--list` names the steps and lanes |
+//! | `test mysql redis` | stores of other versions than the machine's; fetched the first time |
 //! | `test --publish` | the same, and what it counted goes into docs/reliability.md |
 //! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
 //! | `docs` | renders into docs/ what opens the source files they describe, and `openapi.json` |
@@ -15,16 +16,17 @@
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
 //! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md |
+//! | `bench stores` | orders into databases, keys into Valkey, and how soon they are there |
 //!
 //! Exit status: 0 fine, 1 something failed, 2 usage.
 //!
 //! No dependencies: this is the first thing that a newcomer's machine builds.
 
-mod backports;
 mod counts;
 mod coverage;
 mod debian;
 mod failure;
+mod foreign;
 mod fuzz;
 mod instructions;
 mod llvm;
@@ -33,7 +35,9 @@ mod openapi;
 mod peers;
 mod plan;
 mod rustc;
+mod sources;
 mod steps;
+mod stores;
 mod tidy;
 mod totals;
 
@@ -47,7 +51,8 @@ use steps::Step;
 
 const USAGE: &str = "usage: cargo xtask quick | test [--list | --publish | STEP...] | tidy | \
                      docs | fuzz | coverage | soak [--minutes N] | \
-                     nightly [--list | --short | STEP...] | sim ARGS... | bench [peers] [ARGS...]";
+                     nightly [--list | --short | STEP...] | sim ARGS... | \
+                     bench [ARGS... | peers [ARGS...] | stores]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -75,9 +80,10 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         ("test", [flag]) if flag == "--publish" => plan::run(&plan::test(), true),
         ("test", [flag]) if flag == "--list" => {
             plan::test().list();
+            plan::list("by name alone", &plan::by_name_alone());
             Ok(())
         }
-        ("test", names) => one_lane(&plan::chosen(plan::test().into_steps(), names)?),
+        ("test", names) => one_lane(&plan::chosen(plan::all(), names)?),
         ("nightly", [flag]) if flag == "--list" => {
             plan::list("nightly", &nightly::steps(Length::Night));
             Ok(())
@@ -93,6 +99,7 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
         ("docs", []) => tidy::render_docs().and_then(|()| openapi::render()),
         ("sim", rest) => steps::pass_through(plan::SIM, rest),
         ("bench", [first, rest @ ..]) if first == "peers" => peers::run(rest),
+        ("bench", [name]) if name == "stores" => stores::run(),
         ("bench", rest) => steps::pass_through(plan::BENCH, rest),
         _ => Err(Failure::Usage(USAGE.to_owned())),
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::plan::{ASAN, CAMPAIGNS, LOOM, MODEL, PACKAGES, SHUTTLE, VALGRIND};
+use crate::plan::{ASAN, CAMPAIGNS, LOOM, MODEL, MYSQL, PACKAGES, REDIS, SHUTTLE, VALGRIND};
 use crate::steps::{Step, Work};
 use crate::{coverage, fuzz, steps};
 
@@ -76,13 +76,9 @@ pub(crate) fn steps(length: Length) -> Vec<Step> {
             )),
             240,
         ),
-        minutes(
-            CAMPAIGNS,
-            CAMPAIGNS.work.with(
-                length.pick(&[("SLUICE_SIM_SCALE", "long")], &[("SLUICE_SIM_SCALE", "quick")]),
-            ),
-            360,
-        ),
+        campaigns(length),
+        MYSQL,
+        redis(length),
         shop(
             "kills",
             "test --locked --profile ci -p server --test kill_nine --test kill_histories",
@@ -104,6 +100,18 @@ pub(crate) fn steps(length: Length) -> Vec<Step> {
             length.pick(&[("SLUICE_SOAK_MINUTES", "480")], &[("SLUICE_SOAK_MINUTES", "1")]),
         ),
     ]
+}
+
+/// The campaigns on the simulated disk.
+fn campaigns(length: Length) -> Step {
+    let scale = length.pick(&[("SLUICE_SIM_SCALE", "long")], &[("SLUICE_SIM_SCALE", "quick")]);
+    Step { work: CAMPAIGNS.work.with(scale), budget_minutes: 360, ..CAMPAIGNS }
+}
+
+/// What speaks to Redis, with more random histories.
+fn redis(length: Length) -> Step {
+    let calls = length.pick(&[("SLUICE_CALLS", "1000000")], &[("SLUICE_CALLS", "1000")]);
+    Step { work: REDIS.work.with(calls), budget_minutes: 60, ..REDIS }
 }
 
 /// The optimised server under steady load.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::{debian, steps};
+use crate::{debian, foreign, steps};
 
 /// What is built, with the same profile.
 const BUILDS: [&str; 2] = [
@@ -35,6 +35,12 @@ pub(crate) fn run(arguments: &[String]) -> Result<(), Failure> {
     let built = Path::new(&target).join(profile);
     let mut peers = Command::new(built.join("examples/peers"));
     peers.args(["run", "--profile", profile]).arg("--sluice").arg(built.join("sluice"));
+    // A MySQL would stand under MariaDB's name.
+    peers.env_remove(foreign::MYSQL.variable);
+    match foreign::REDIS.provide() {
+        Ok(server) => _ = peers.env(foreign::REDIS.variable, server),
+        Err(failure) => eprintln!("xtask: Redis 8 takes no part: {failure}"),
+    }
     // A part of the table must not take the place of the whole.
     let is_part = |it: &String| ["--only", "--list", "--help", "--out"].contains(&it.as_str());
     if !arguments.iter().any(is_part) {

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::steps::{Outcome, Step, Work};
 use crate::totals::Totals;
-use crate::{counts, debian, fuzz, instructions, steps, tidy};
+use crate::{counts, debian, foreign, fuzz, instructions, steps, tidy};
 
 /// What `cargo xtask sim` passes its arguments to.
 pub(crate) const SIM: &str = "run --locked --profile ci --package sim --";
@@ -154,6 +154,33 @@ const FUZZ: Step = Step { name: "fuzz", work: Work::Call(fuzz::run), budget_minu
 const INSTRUCTIONS: Step =
     Step { name: "instructions", work: Work::Call(instructions::run), budget_minutes: 5 };
 
+/// What speaks SQL, on a real MySQL in place of the machine's MariaDB. Debian has none but in a
+/// suite that moves: so by name and at night alone.
+pub(crate) const MYSQL: Step = Step {
+    name: "mysql",
+    work: Work::cargo(
+        "test --locked --no-fail-fast -p migrations -p bridge -p server --test mysql --test events \
+         --test exactly_once --test split --test queries --test dead_letters --test halts \
+         --test fill --test legacy --test restore --test reconcile --test mass_time_out \
+         --test end_to_end --test lost_database --test archived --test hostile_stores \
+         --test drills --test mirrors_for_real",
+    )
+    .beside(&foreign::MYSQL),
+    budget_minutes: 20,
+};
+
+/// What speaks to Redis, on a Redis 8 in place of the machine's Valkey.
+pub(crate) const REDIS: Step = Step {
+    name: "redis",
+    work: Work::cargo(
+        "test --locked --no-fail-fast -p functions -p bridge -p server --test library \
+         --test mirror --test resp_bench --test mirrors_for_real",
+    )
+    .with(&[("SLUICE_CALLS", "100000")])
+    .beside(&foreign::REDIS),
+    budget_minutes: 8,
+};
+
 const TESTS_UNIT: Step = Step {
     name: "tests-unit",
     work: Work::cargo(
@@ -165,6 +192,16 @@ const TESTS_UNIT: Step = Step {
 /// What to run before each commit.
 pub(crate) fn quick() -> Vec<Step> {
     vec![FMT, TIDY, CLIPPY, TESTS_UNIT, CAMPAIGNS_QUICK]
+}
+
+/// What runs where it is asked for by name, and at night.
+pub(crate) fn by_name_alone() -> Vec<Step> {
+    vec![MYSQL, REDIS]
+}
+
+/// Every step that can be asked for by name.
+pub(crate) fn all() -> Vec<Step> {
+    test().into_steps().into_iter().chain(by_name_alone()).collect()
 }
 
 /// What must hold before a change is merged.
@@ -322,7 +359,7 @@ mod tests {
 
     #[test]
     fn every_step_has_a_name_of_its_own() {
-        let mut names: Vec<_> = test().into_steps().iter().map(|step| step.name).collect();
+        let mut names: Vec<_> = all().iter().map(|step| step.name).collect();
         let steps = names.len();
         names.sort_unstable();
         names.dedup();

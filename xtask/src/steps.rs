@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::counts;
 use crate::failure::Failure;
+use crate::foreign::Foreign;
 use crate::totals::Totals;
 
 /// One thing to do, under a name that a person can ask for.
@@ -29,8 +30,13 @@ pub(crate) struct Step {
 /// What a step does.
 #[derive(Clone, Copy)]
 pub(crate) enum Work {
-    /// Runs cargo with these arguments, split at spaces, under these variables.
-    Cargo { arguments: &'static str, environment: &'static [(&'static str, &'static str)] },
+    /// Runs cargo with these arguments, split at spaces, under these variables, beside a server
+    /// that is fetched where it is not there.
+    Cargo {
+        arguments: &'static str,
+        environment: &'static [(&'static str, &'static str)],
+        server: Option<&'static Foreign>,
+    },
     /// Calls a function of this program.
     Call(fn() -> Result<(), Failure>),
 }
@@ -38,13 +44,23 @@ pub(crate) enum Work {
 impl Work {
     /// Cargo with these arguments and nothing else.
     pub(crate) const fn cargo(arguments: &'static str) -> Self {
-        Self::Cargo { arguments, environment: &[] }
+        Self::Cargo { arguments, environment: &[], server: None }
     }
 
     /// The same under these variables.
     pub(crate) const fn with(self, environment: &'static [(&'static str, &'static str)]) -> Self {
         match self {
-            Self::Cargo { arguments, .. } => Self::Cargo { arguments, environment },
+            Self::Cargo { arguments, server, .. } => Self::Cargo { arguments, environment, server },
+            Self::Call(function) => Self::Call(function),
+        }
+    }
+
+    /// The same with a server of another version than the machine's.
+    pub(crate) const fn beside(self, server: &'static Foreign) -> Self {
+        match self {
+            Self::Cargo { arguments, environment, .. } => {
+                Self::Cargo { arguments, environment, server: Some(server) }
+            }
             Self::Call(function) => Self::Call(function),
         }
     }
@@ -54,9 +70,12 @@ impl Work {
 impl fmt::Display for Work {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Cargo { arguments, environment } => {
+            Self::Cargo { arguments, environment, server } => {
                 for (name, value) in *environment {
                     write!(f, "{name}='{value}' ")?;
+                }
+                if let Some(server) = server {
+                    write!(f, "{}={} ", server.variable, server.starter().display())?;
                 }
                 f.write_str("cargo")?;
                 arguments.split_whitespace().try_for_each(|word| match word.contains('\'') {
@@ -127,11 +146,15 @@ fn run_one(step: &Step, shown: Shown) -> Outcome {
     let mut totals = Totals::default();
     let result = match step.work {
         Work::Call(function) => function(),
-        Work::Cargo { arguments, environment } => {
+        Work::Cargo { arguments, environment, server } => {
             let mut command = cargo();
             command.args(arguments.split_whitespace()).envs(environment.iter().copied());
             command.env(counts::VARIABLE, counts::file());
-            run_command(command, shown, &mut std::io::stdout(), &mut totals)
+            let provided = server.map_or(Ok(()), |server| {
+                command.env(server.variable, server.provide()?);
+                Ok(())
+            });
+            provided.and_then(|()| run_command(command, shown, &mut std::io::stdout(), &mut totals))
         }
     };
     let took = started.elapsed();

@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
+use crate::contenders::redis_server;
+
 /// Lines for the report: what is not known is left out.
 pub(crate) fn facts(data: &Path, sluice: &Path) -> Vec<(&'static str, String)> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -14,6 +16,7 @@ pub(crate) fn facts(data: &Path, sluice: &Path) -> Vec<(&'static str, String)> {
         ("file system of the data", file_system(data)),
         ("Sluice", said(sluice, "--version")),
         ("Valkey", said("valkey-server".as_ref(), "--version")),
+        ("Redis", redis_server().and_then(|it| said(Path::new(&it), "--version"))),
         ("MariaDB", said("/usr/sbin/mariadbd".as_ref(), "--version")),
         ("compiler", said("rustc".as_ref(), "--version")),
     ];

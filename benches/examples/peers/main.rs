@@ -6,6 +6,8 @@
 //! is the order of it, [`workloads`] the table of what is measured, [`contenders`] who takes part,
 //! [`report`] and [`plot`] what becomes of the figures.
 //!
+//! `peers stores` measures what no peer has: how soon orders and keys follow ([`stores`]).
+//!
 //! The other commands are contenders that must be programs of their own: [`service`], the shop that
 //! an axum service over a Valkey or a MariaDB is, and [`hello`], the least that an HTTP server over
 //! epoll can do, which is the ceiling.
@@ -22,6 +24,7 @@ mod process;
 mod report;
 mod run;
 mod service;
+mod stores;
 mod support;
 mod trouble;
 mod workloads;
@@ -35,6 +38,8 @@ use clap::Parser;
 enum Command {
     /// Measure all of them and write the table and the plots
     Run(run::Args),
+    /// Measure how soon purchases are in the stores behind a sale
+    Stores(stores::Args),
     /// Be a shop's service over a store
     Service(service::Args),
     /// Be an HTTP server that only says yes
@@ -44,6 +49,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Command::parse() {
         Command::Run(args) => run::run(&args),
+        Command::Stores(args) => stores::run(&args),
         Command::Service(args) => service::run(args),
         Command::Hello(args) => hello::run(&args),
     };

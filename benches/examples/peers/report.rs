@@ -20,7 +20,8 @@ and from minute to minute: what says something are the ratios, each within one r
 - A purchase counts when it is answered, and is answered when it is on disk. Not so with `everysec`:
   Valkey 8.0.1 answers `WAITAOF` there, ten times a second, before the file is synced (beside a turn
   of 50 x 1, `strace -f -c -e fdatasync -p PID` counted 3 syncs in 3 s, while 1,400 answers came);
-  its rows show what that configuration gives, not what a durable answer costs.
+  its rows show what that configuration gives, not what a durable answer costs. Redis 8 waits there
+  for the sync, which comes once a second.
 - After each turn the sale is checked: units taken are purchases accepted, no request id has two
   reservations, nobody holds more than the limit. On Sluice and with the function library each
   accepted purchase is looked up besides; over HTTP Sluice has made an order of each in SQLite,

@@ -103,12 +103,13 @@ fn measure(
     programs: Programs<'_>,
     plots: Option<&Path>,
 ) -> Result<Vec<Row>, Trouble> {
-    let mut series = vec![Series::default(); workload.contenders.len()];
+    let contenders = workload.contenders();
+    let mut series = vec![Series::default(); contenders.len()];
     for round in 0..args.rounds {
-        for turn in 0..workload.contenders.len() {
+        for turn in 0..contenders.len() {
             // Another one begins in each round: what warms or wears the machine favours nobody.
-            let index = (turn + round as usize) % workload.contenders.len();
-            let contender = &workload.contenders[index];
+            let index = (turn + round as usize) % contenders.len();
+            let contender = contenders[index];
             let plot = workload.plot.filter(|_| round == 0 && index == 0);
             let plot = plots.zip(plot).map(|(folder, file)| folder.join(file));
             let (report, answer) = take_turn(contender, workload, (args.seconds, plot), programs)?;
@@ -132,7 +133,7 @@ fn measure(
             }
         }
     }
-    let rows = workload.contenders.iter().zip(series);
+    let rows = contenders.into_iter().zip(series);
     Ok(rows.map(|(contender, series)| Row::new(workload.name, contender.name, series)).collect())
 }
 
@@ -142,9 +143,10 @@ fn measure_costs(
     args: &Args,
     programs: Programs<'_>,
 ) -> Result<Vec<CostRow>, Trouble> {
-    let mut series = vec![CostSeries::default(); workload.contenders.len()];
+    let contenders = workload.contenders();
+    let mut series = vec![CostSeries::default(); contenders.len()];
     for round in 0..args.rounds {
-        for (contender, series) in workload.contenders.iter().zip(&mut series) {
+        for (contender, series) in contenders.iter().zip(&mut series) {
             let cost = take_cost(contender, workload, args.seconds, programs)?;
             eprintln!("round {} {}: {}: {cost:?}", round + 1, workload.name, contender.name);
             series.processor_us.push(cost.processor_us);
@@ -154,7 +156,7 @@ fn measure_costs(
             }
         }
     }
-    let rows = workload.contenders.iter().zip(series);
+    let rows = contenders.into_iter().zip(series);
     let row = |(contender, series): (&Contender, _)| CostRow {
         workload: workload.name,
         contender: contender.name,

@@ -19,6 +19,8 @@ pub(crate) enum Trouble {
     Unanswered { contender: String, workload: String, errors: u64 },
     #[error("no workload's name contains {0}: see --list")]
     NoWorkload(String),
+    #[error("what SLUICE_REDIS_SERVER names is no Redis 8: its rows would bear a false name")]
+    NoRedis,
     #[error("a contender works on after its load: it can't be said what an answer costs")]
     Restless,
     #[error("a contender's metrics have no {0}: does it still have that name?")]

@@ -54,10 +54,15 @@ pub(crate) struct Workload {
     /// Where Sluice's first turn is drawn over time.
     pub(crate) plot: Option<&'static str>,
     /// Who takes part; Sluice is the first.
-    pub(crate) contenders: &'static [Contender],
+    contenders: &'static [Contender],
 }
 
 impl Workload {
+    /// Who takes part on this machine; Sluice is the first.
+    pub(crate) fn contenders(&self) -> Vec<&'static Contender> {
+        self.contenders.iter().filter(|contender| contender.is_here()).collect()
+    }
+
     /// The kind of answers that count on `target`: who sells nothing says yes to everyone.
     pub(crate) const fn answer_at(&self, target: &Target) -> Answer {
         if target.sells { self.answer } else { Answer::Accepted }
@@ -83,6 +88,17 @@ const RESP: &[Contender] = &[
     contenders::VALKEY_BARE_WAIT,
     contenders::VALKEY_LIBRARY,
     contenders::VALKEY_EVERYSEC,
+];
+
+/// The same, with another server that syncs once a second and waits for it.
+const RESP_AND_REDIS: &[Contender] = &[
+    contenders::SLUICE_RESP,
+    contenders::VALKEY_BARE,
+    contenders::VALKEY_BARE_WAIT,
+    contenders::VALKEY_LIBRARY,
+    contenders::VALKEY_EVERYSEC,
+    contenders::REDIS_BARE,
+    contenders::REDIS_EVERYSEC,
 ];
 
 /// A refusal writes nothing, so that there is nothing to wait for.
@@ -117,7 +133,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         arguments: &["--connections", "50", "--depth", "64"],
         stock: None,
         plot: Some("over-time-resp.svg"),
-        contenders: RESP,
+        contenders: RESP_AND_REDIS,
     },
     Workload {
         name: "Redis protocol, 50 connections x 16 calls",
@@ -137,7 +153,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         arguments: &["--connections", "512", "--depth", "1"],
         stock: None,
         plot: None,
-        contenders: RESP,
+        contenders: RESP_AND_REDIS,
     },
     Workload {
         name: "Redis protocol, 50 connections x 1 call",

@@ -75,11 +75,16 @@ fn procedure(name: &str, take: &str) -> String {
     )
 }
 
-/// Makes an empty database `name` of `server` with one activity of `count` units; its URL.
-pub(crate) async fn prepare(server: &MariaDb, name: &str, count: u64) -> String {
+/// Makes a database `name` of `server` with nothing in it; its URL.
+pub(crate) async fn create(server: &MariaDb, name: &str) -> String {
     let mut root = MySqlConnection::connect(&server.url("mysql")).await.unwrap();
     root.execute(AssertSqlSafe(format!("CREATE DATABASE {name}"))).await.unwrap();
-    let url = server.url(name);
+    server.url(name)
+}
+
+/// Makes an empty database `name` of `server` with one activity of `count` units; its URL.
+pub(crate) async fn prepare(server: &MariaDb, name: &str, count: u64) -> String {
+    let url = create(server, name).await;
     Database::at(&url).unwrap().prepare(Split::ONE).await.unwrap();
     let mut owner = MySqlConnection::connect(&url).await.unwrap();
     let activity = format!(

@@ -10,8 +10,9 @@
 //! `stock_flows`; every batch is one transaction, as durable as the database is set up (SQLite:
 //! `synchronous = FULL`). The second pass gives all of them back, as a mass time-out does.
 //!
-//! `compare` starts a MariaDB of its own, which syncs every commit, and lets the bridge and three
-//! shops without a log take turns in it: one transaction a purchase from the client, by a stored
+//! `compare` starts a MariaDB of its own, or the MySQL that `SLUICE_MYSQLD` names (`cargo xtask
+//! test --list` shows where one is), which syncs every commit, and lets the bridge and three shops
+//! without a log take turns in it: one transaction a purchase from the client, by a stored
 //! procedure, by a stored procedure whose stock is spread over as many rows as there are
 //! connections. It prints the median of each and the ratios. Run it on a quiet machine.
 #![allow(clippy::unwrap_used, reason = "a measurement fails by panicking")]
@@ -72,12 +73,10 @@ async fn compare(orders: u32, rounds: u32) {
     let mut rates: [Vec<f64>; 4] = Default::default();
     for round in 0..rounds {
         let name = format!("bridge_{round}");
-        let create = AssertSqlSafe(format!("CREATE DATABASE {name}"));
-        let mut root = MySqlConnection::connect(&server.url("mysql")).await.unwrap();
-        root.execute(create).await.unwrap();
-        let database = Database::at(&server.url(&name)).unwrap();
+        let database = Database::at(&baseline::create(&server, &name).await).unwrap();
         let [ordered, _] = bridge(&database, orders, 2_000).await;
         rates[0].push(ordered.rate);
+        let mut root = MySqlConnection::connect(&server.url("mysql")).await.unwrap();
         root.execute(AssertSqlSafe(format!("DROP DATABASE {name}"))).await.unwrap();
         for (index, way) in [Way::Client, Way::Procedure, Way::Buckets].into_iter().enumerate() {
             let name = format!("shop_{index}_{round}");
@@ -88,7 +87,10 @@ async fn compare(orders: u32, rounds: u32) {
         rates.sort_by(f64::total_cmp);
         rates[rates.len() / 2]
     });
-    println!("MariaDB, {orders} orders a turn, {rounds} rounds, {CONNECTIONS} connections a shop");
+    println!(
+        "{}, {orders} orders a turn, {rounds} rounds, {CONNECTIONS} connections a shop",
+        server.version().await
+    );
     for (name, median) in
         ["bridge", "client SQL", "procedure", "procedure, buckets"].into_iter().zip(medians)
     {

@@ -143,12 +143,11 @@ pub(super) fn reservations(activity: &Activity, from: usize, max: usize) -> Vec<
     found
 }
 
-/// The reservations of `user`, those accepted here and the adopted ones.
+/// The reservations of `user`, those accepted here and the adopted ones. The engine keeps them by
+/// user: nothing is walked but what is found.
 pub(super) fn reservations_of(activity: &Activity, user: UserId) -> Vec<Held> {
-    let own = activity.reservations_of(user).into_iter();
-    let own = own.filter_map(|id| reservation(activity, id));
-    let adopted = activity.adopted().filter(|(_, it)| it.slot.user() == user);
-    own.chain(adopted.map(|(id, it)| held(activity, id, &it.slot))).collect()
+    let ids = activity.reservations_of(user).into_iter();
+    ids.filter_map(|id| reservation(activity, id)).collect()
 }
 
 /// The user that a control's key blacklists.

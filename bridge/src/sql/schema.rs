@@ -111,8 +111,10 @@ pub(super) async fn prepare_mysql(
 ) -> Result<(), SchemaError> {
     // A connection of its own: the lock ends with it, whatever happens in between.
     let mut connection = mysql::connect(options).await?;
-    // Locks are the whole server's, and the name is bounded at 64 characters.
-    let lock = format!("SELECT GET_LOCK(CONCAT('sluice:', SHA1(DATABASE())), {LOCK_WAIT_S})");
+    // Locks are the whole server's, and the name is bounded at 64 characters. MySQL 9 has neither
+    // MD5 nor SHA1 any more.
+    let name = "CONCAT('sluice:', LEFT(SHA2(DATABASE(), 256), 40))";
+    let lock = format!("SELECT GET_LOCK({name}, {LOCK_WAIT_S})");
     // NULL is an error that MariaDB does not report as one.
     let granted: Option<i64> =
         sqlx::query_scalar(AssertSqlSafe(lock)).fetch_one(&mut connection).await?;

@@ -2,13 +2,16 @@
 
 use bridge::redis::layouts::Layout;
 use bridge::redis::sink::{Bounds, Mirror, Step};
+use engine::core::activity::Activity;
 use engine::core::command::{Command, Status};
-use engine::core::event::{Actor, Body, Pool, RestoreReason};
+use engine::core::event::{Actor, Body, Figures, Pool, RefundScope, RestoreReason};
 use engine::core::ids::{ActivityId, OrderPrefix, ReservationId, UserId};
+use engine::core::request::RequestHasher;
 use redis::Connection;
 
 use crate::keys::{self, Keys};
 use crate::sale::{ACTOR, HOUR_MS, Sale, activity_id};
+use crate::support::HASH_KEY;
 use crate::valkey::{Valkey, say};
 
 const DAY_MS: u64 = 24 * HOUR_MS;
@@ -237,6 +240,63 @@ async fn what_a_user_of_flash_sale_never_held_goes_when_keys_are_written_anew() 
     assert!(stall.mirror().await, "the keys are written anew");
     let found: Vec<String> = say(&mut stall.redis, "KEYS flash_sale:user:buy:*");
     assert_eq!(found, ["flash_sale:user:buy:7:20001"], "who holds something has the set");
+}
+
+#[tokio::test]
+async fn what_a_user_of_flash_sale_was_refunded_stays_when_keys_are_written_anew() {
+    let mut stall = Stall::open(Layout::FlashSale);
+    let (activity, request_id) = (activity_id(0), "theirs");
+    let reservation = ReservationId::new(77).unwrap();
+    let user = UserId::new(9).unwrap();
+    let Figures { available, locked, sold } = stall.sale.read(activity, Activity::figures);
+    let figures = Figures { available: available - 1, locked, sold: sold + 1 };
+    let at_ms = stall.sale.at_ms();
+    stall.sale.event(Body::ReservationAdopted {
+        activity,
+        reservation,
+        old_id: 77,
+        order_no: "T-77",
+        status: Status::Confirmed,
+        user,
+        quantity: 1,
+        created_ms: at_ms,
+        updated_ms: at_ms,
+        held: 1,
+        figures,
+        request_id,
+        request_hash: RequestHasher::new(&HASH_KEY).hash(request_id),
+        payment_no: "P-77",
+    });
+    stall.sale.event(Body::RefundRequested {
+        activity,
+        actor: ACTOR,
+        reservation,
+        user,
+        refund_no: "F-77",
+        scope: RefundScope::Order,
+        restock: false,
+        free_limit: true,
+        channel: "",
+        payment_no: "",
+        transaction: "",
+        amount: 1_999,
+        note: "",
+    });
+    let version = stall.sale.read(activity, Activity::version);
+    stall.sale.event(Body::RefundSettled {
+        activity,
+        reservation,
+        user,
+        held: 0,
+        version,
+        figures,
+        refund_no: "F-77",
+    });
+    stall.mirror().await;
+    let () = say(&mut stall.redis, "DEL sluice:cursor");
+    assert!(stall.mirror().await, "the keys are written anew");
+    let found: Vec<String> = say(&mut stall.redis, "SMEMBERS flash_sale:user:buy:9:20001");
+    assert_eq!(found, ["T-77"], "who holds nothing any more, and bought an adopted one");
 }
 
 #[tokio::test]

@@ -201,7 +201,8 @@ impl Activity {
         self.users.look_up(user, request_hash, &self.slots, self.ordinal).1.found
     }
 
-    /// The reservations that `user` made here, in no order that anything may rest on.
+    /// The reservations that `user` made here, the adopted ones too, in no order that anything may
+    /// rest on.
     pub fn reservations_of(&self, user: UserId) -> Vec<ReservationId> {
         self.users.reservations(user, &self.slots, self.ordinal)
     }

@@ -1,6 +1,6 @@
 //! One request to a running server's admin API: a connection, a question, its answer.
 
-use std::io::{Read as _, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::token::{Signer, TokenError};
+use super::trust::{self, TrustError};
 use crate::identity::Role;
 
 /// How long a connection is waited for.
@@ -25,9 +26,12 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 /// Where the server is, and who asks.
 #[derive(Debug, clap::Args)]
 pub(super) struct Server {
-    /// The server: `http://HOST:PORT`
+    /// The server: `http://HOST:PORT` or `https://HOST:PORT`
     #[arg(long, default_value = "http://127.0.0.1:8080", env = "SLUICE_URL")]
     pub(super) url: String,
+    /// The authority that vouches for a server at `https://`, as PEM
+    #[arg(long, value_name = "FILE")]
+    pub(super) ca: Option<PathBuf>,
     /// Configuration file that names the secret to sign the request with
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
@@ -46,15 +50,18 @@ pub(super) enum AdminError {
     #[error(transparent)]
     Token(#[from] TokenError),
     /// No server is named.
-    #[error("{0:?} is no address: http://HOST:PORT is wanted")]
+    #[error("{0:?} is no address: http://HOST:PORT or https://HOST:PORT is wanted")]
     Url(String),
+    /// Nobody can be trusted.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
     /// Nobody listens.
     #[error("no server at {url}: {source}; start it, or give --url")]
     Connect {
         /// Where.
         url: String,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// The connection broke.
     #[error("the server at {url} did not answer: {source}")]
@@ -62,7 +69,7 @@ pub(super) enum AdminError {
         /// Where.
         url: String,
         /// Why.
-        source: std::io::Error,
+        source: io::Error,
     },
     /// It is no answer of Sluice's.
     #[error("what answers at {0} is no Sluice")]
@@ -76,6 +83,11 @@ pub(super) enum AdminError {
         code: String,
     },
 }
+
+/// A connection, as it is or under TLS.
+trait Stream: io::Read + io::Write {}
+
+impl<S: io::Read + io::Write> Stream for S {}
 
 impl Server {
     /// Sends `body` to `path` by POST; the answer's JSON, null where there is none.
@@ -92,14 +104,19 @@ impl Server {
             )?,
         };
         let malformed = || AdminError::Url(self.url.clone());
-        let authority = self.url.strip_prefix("http://").ok_or_else(malformed)?;
+        let (scheme, authority) = self.url.split_once("://").ok_or_else(malformed)?;
         let authority = authority.trim_end_matches('/');
         let connect = |source| AdminError::Connect { url: self.url.clone(), source };
         let mut addresses = authority.to_socket_addrs().map_err(connect)?;
         let address = addresses.next().ok_or_else(malformed)?;
-        let mut stream = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(connect)?;
+        let socket = TcpStream::connect_timeout(&address, CONNECT_TIMEOUT).map_err(connect)?;
         let io = |source| AdminError::Io { url: self.url.clone(), source };
-        stream.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io)?;
+        socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(io)?;
+        let mut stream: Box<dyn Stream> = match scheme {
+            "http" => Box::new(socket),
+            "https" => Box::new(trust::begin(socket, authority, self.ca.as_deref())?),
+            _ => return Err(malformed()),
+        };
         let body = body.to_string();
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: {authority}\r\nAuthorization: Bearer {token}\r\n\

@@ -17,6 +17,7 @@ pub(crate) mod resume_timers;
 pub(crate) mod serve;
 pub(crate) mod sink;
 pub(crate) mod token;
+mod trust;
 pub(crate) mod upgrade;
 
 /// Fine.
@@ -27,6 +28,11 @@ pub(crate) const EXIT_USAGE: u8 = 2;
 pub(crate) const EXIT_REFUSED: u8 = 3;
 /// The log failed.
 pub(crate) const EXIT_LOG: u8 = 4;
+
+/// A number of things, as people write it: `1 activity`, `2 activities`.
+fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
 
 /// A flash-sale reservation server: a purchase is on disk before it is answered.
 #[derive(Debug, Parser)]

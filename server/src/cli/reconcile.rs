@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::admin::Server;
 use super::progress::Bar;
-use super::{EXIT_OK, EXIT_USAGE};
+use super::{EXIT_OK, EXIT_USAGE, counted};
 
 /// Differences were found, and not mended.
 const EXIT_DIFFERENCES: u8 = 1;
@@ -76,18 +76,18 @@ fn show(report: &Value, out: &mut impl std::io::Write) -> std::io::Result<()> {
     if gone != (0, 0) {
         writeln!(
             out,
-            "the database was filled anew: {} archived activities are gone, {} requests are known \
-             by their hash alone",
-            gone.0, gone.1
+            "the database was filled anew; gone: {}; known by their hash alone: {}",
+            counted(gone.0, "archived activity", "archived activities"),
+            counted(gone.1, "request", "requests")
         )?;
     }
     writeln!(
         out,
-        "{} activities and {} reservations compared, {} in flight: {} differences, {} repaired",
-        count("activities"),
-        count("reservations"),
+        "{} and {} compared, {} in flight: {}, {} repaired",
+        counted(count("activities"), "activity", "activities"),
+        counted(count("reservations"), "reservation", "reservations"),
         count("in_flight"),
-        count("differences"),
+        counted(count("differences"), "difference", "differences"),
         count("repaired")
     )
 }

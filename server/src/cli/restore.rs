@@ -11,7 +11,7 @@ use engine::core::ids::OrderPrefix;
 use engine::{CloseError, Engine, EngineOptions, ORDERS_SINK, OpenError, SinkClass};
 
 use super::progress::Bar;
-use super::{EXIT_LOG, EXIT_OK, EXIT_REFUSED, EXIT_USAGE};
+use super::{EXIT_LOG, EXIT_OK, EXIT_REFUSED, EXIT_USAGE, counted};
 use crate::config::{self, ConfigError, Flags, Settings};
 use crate::orders::{OrdersError, companions, order_options};
 
@@ -150,7 +150,11 @@ fn refuse_filled(data_dir: &Path, companions: &[String]) -> Result<(), CommandEr
 
 fn tell(restored: &Restored) {
     let Restored { activities, archived, reservations, unknown } = restored;
-    println!("{activities} activities ({archived} of them archived), {reservations} reservations");
+    println!(
+        "{} ({archived} of them archived), {}",
+        counted(*activities, "activity", "activities"),
+        counted(*reservations, "reservation", "reservations")
+    );
     println!(
         "lost: whatever log {} held beyond LSN {} (run {}): purchases answered and not yet \
          ordered, payments, give-backs",

@@ -9,11 +9,11 @@
 mod bounds;
 mod payment_channels;
 mod print;
-mod resp_tls;
 mod resp_users;
 mod retention;
 mod secret;
 mod settings;
+mod tls;
 
 use std::path::PathBuf;
 
@@ -23,11 +23,11 @@ use crate::limits::RulesError;
 
 pub(crate) use payment_channels::{demo_channel_secret, payment_channels};
 pub(crate) use print::render;
-use resp_tls::TlsFault;
-pub(crate) use resp_tls::resp_tls;
 pub(crate) use resp_users::resp_users;
 pub(crate) use secret::{Secret, configured_secret, load_secret, secret_for_tokens, secret_in};
 pub(crate) use settings::{Http, Login, PaymentSettings, Resp, SETTINGS, Settings};
+use tls::TlsFault;
+pub(crate) use tls::{http_tls, resp_tls};
 
 /// What keeps a configuration from being used. Each message is one line that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -80,8 +80,8 @@ pub(crate) enum ConfigError {
     #[error("resp.users: {0}")]
     Users(#[from] crate::resp::access::UsersError),
     /// Half of what TLS needs was given.
-    #[error("{missing} is missing: TLS needs resp.tls_certificate_file and resp.tls_key_file")]
-    TlsHalf { missing: &'static str },
+    #[error("{missing} is missing: TLS needs {certificate} and {key}")]
+    TlsHalf { missing: &'static str, certificate: &'static str, key: &'static str },
     /// What a file holds is not what TLS needs.
     #[error("{key}: {}: {what}", path.display())]
     Tls { key: &'static str, path: PathBuf, what: TlsFault },

@@ -81,6 +81,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     live("http.drain_timeout", "10s"),
     fixed("http.trusted_proxies", Some("")),
     fixed("http.require_tls", Some("false")),
+    fixed("http.tls_certificate_file", None),
+    fixed("http.tls_key_file", None),
     live("http.replays_per_connection", "5000/1s"),
     live("limits.global", "off"),
     live("limits.activity", "off"),
@@ -353,8 +355,12 @@ pub(crate) struct Http {
     /// Whose `X-Forwarded-For` counts.
     #[serde(deserialize_with = "proxies_text")]
     pub(crate) trusted_proxies: Proxies,
-    /// Refuse what did not come over TLS, by the word of a trusted proxy.
+    /// Refuse what did not come over TLS, our own or by the word of a trusted proxy.
     pub(crate) require_tls: bool,
+    /// The certificate and those that lead up to its root, as PEM: the port speaks TLS alone then.
+    pub(crate) tls_certificate_file: Option<PathBuf>,
+    /// Its private key, as PEM.
+    pub(crate) tls_key_file: Option<PathBuf>,
     /// Repeats of known request ids that one connection may ask for.
     pub(crate) replays_per_connection: Limit,
 }

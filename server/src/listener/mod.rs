@@ -7,9 +7,11 @@
 //!
 //! There are such loops on all [cores] but one, each with a runtime of its own; what a loop decides
 //! in a [turn] it makes durable itself. A connection that only buys goes the [short way](shortcut);
-//! from its first other request on it is [routed].
+//! from its first other request on it is [routed]. Where the port has a certificate, all of this
+//! happens under [TLS](encrypted).
 
 mod cores;
+mod encrypted;
 mod guard;
 mod loops;
 mod peer;
@@ -26,7 +28,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::task::TaskTracker;
@@ -37,6 +39,7 @@ use guard::{Guard, Patience, Phase};
 use shortcut::Rest;
 
 pub(crate) use cores::Cores;
+pub(crate) use encrypted::Certificate;
 pub(crate) use loops::{loop_count, settle};
 pub(crate) use peer::Peer;
 pub(crate) use sockets::{bind, bind_shared};
@@ -67,6 +70,7 @@ pub(crate) struct House {
     shared: Arc<Shared>,
     places: Arc<Semaphore>,
     turning_away: Arc<Semaphore>,
+    certificate: Option<Certificate>,
     is_selling: bool,
 }
 
@@ -79,8 +83,14 @@ impl House {
             shared: Arc::clone(shared),
             places: Arc::new(Semaphore::new(places)),
             turning_away: Arc::new(Semaphore::new(TURNED_AWAY_MAX)),
+            certificate: None,
             is_selling: true,
         }
+    }
+
+    /// Under TLS, where there is a certificate.
+    pub(crate) fn encrypted(self, certificate: Option<Certificate>) -> Self {
+        Self { certificate, ..self }
     }
 
     /// Where only the router answers: purchases don't go the short way past it.
@@ -111,7 +121,9 @@ impl Listener {
                 () = self.house.shared.stop.cancelled() => break,
             };
             match accepted {
-                Ok((stream, address)) => self.admit(stream, Peer::new(address)),
+                Ok((stream, address)) => {
+                    self.admit(stream, Peer::of(address, self.house.certificate.is_some()));
+                }
                 // A client that was gone before we came leaves an error that says nothing of us.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
@@ -135,7 +147,10 @@ impl Listener {
             }
             Err(_) => {
                 counts.turned_away.fetch_add(1, Ordering::Relaxed);
-                if let Ok(helper) = Arc::clone(&self.house.turning_away).try_acquire_owned() {
+                // Who comes under TLS would have to be shaken hands with first.
+                if self.house.certificate.is_none()
+                    && let Ok(helper) = Arc::clone(&self.house.turning_away).try_acquire_owned()
+                {
                     tokio::spawn(turn_away(stream, helper));
                 }
             }
@@ -143,34 +158,55 @@ impl Listener {
     }
 
     fn serve(&self, stream: TcpStream, peer: Peer, place: OwnedSemaphorePermit) {
-        let House { router, shared, is_selling, .. } = self.house.clone();
-        let http = shared.http();
-        let open = OpenConnection::new(Arc::clone(&shared.connections), place);
+        let house = self.house.clone();
+        let open = OpenConnection::new(Arc::clone(&house.shared.connections), place);
         self.connections.spawn(async move {
             let _open = open;
             // Small answers, each waited for: Nagle would hold them back. A socket that refuses
             // the option is dead already, which the first read tells.
             let _ = stream.set_nodelay(true);
-            let phase = Phase::default();
-            let patience = Patience {
-                idle: http.idle_timeout,
-                header: http.header_timeout,
-                write: http.write_timeout,
-            };
-            let mut guard = Guard::new(stream, phase.clone(), patience);
-            let rest = match is_selling {
-                true => shortcut::serve((&mut guard, &phase), &peer, &shared).await,
-                false => Rest::Other(Vec::new()),
-            };
-            match rest {
-                Rest::Nothing => {}
-                Rest::Other(bytes) => {
-                    guard.give_back(bytes);
-                    // Boxed: it is large, and who only buys never needs it.
-                    Box::pin(routed::serve((guard, phase), peer, (router, &shared))).await;
+            match house.certificate.clone() {
+                None => converse(stream, peer, house).await,
+                // Boxed: it is large, and nobody else needs it.
+                Some(certificate) => {
+                    let conversation = async move {
+                        let begun = certificate.begin(stream, &house.shared.stop).await;
+                        if let Some(stream) = begun {
+                            converse(stream, peer, house).await;
+                        }
+                    };
+                    Box::pin(conversation).await;
                 }
             }
         });
+    }
+}
+
+/// Answers what comes on `stream`, to its end.
+async fn converse<S>(stream: S, peer: Peer, house: House)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let House { router, shared, is_selling, .. } = house;
+    let http = shared.http();
+    let phase = Phase::default();
+    let patience = Patience {
+        idle: http.idle_timeout,
+        header: http.header_timeout,
+        write: http.write_timeout,
+    };
+    let mut guard = Guard::new(stream, phase.clone(), patience);
+    let rest = match is_selling {
+        true => shortcut::serve((&mut guard, &phase), &peer, &shared).await,
+        false => Rest::Other(Vec::new()),
+    };
+    match rest {
+        Rest::Nothing => {}
+        Rest::Other(bytes) => {
+            guard.give_back(bytes);
+            // Boxed: it is large, and who only buys never needs it.
+            Box::pin(routed::serve((guard, phase), peer, (router, &shared))).await;
+        }
     }
 }
 

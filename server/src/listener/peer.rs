@@ -13,13 +13,24 @@ pub(crate) struct Peer(Arc<State>);
 #[derive(Debug)]
 struct State {
     address: SocketAddr,
+    is_encrypted: bool,
     repeats: AtomicU64,
 }
 
 impl Peer {
     /// The connection from `address`.
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self(Arc::new(State { address, repeats: AtomicU64::new(0) }))
+        Self::of(address, false)
+    }
+
+    /// The same, where TLS ends here or does not.
+    pub(super) fn of(address: SocketAddr, is_encrypted: bool) -> Self {
+        Self(Arc::new(State { address, is_encrypted, repeats: AtomicU64::new(0) }))
+    }
+
+    /// Whether TLS ends here.
+    pub(crate) fn is_encrypted(&self) -> bool {
+        self.0.is_encrypted
     }
 
     /// The address of the socket: a proxy's, where there is one.

@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tower::Service as _;
 
 use super::guard::{Guard, Phase};
@@ -24,8 +24,8 @@ const HEADERS_MAX: usize = 64;
 const BUFFER_BYTES_MAX: usize = 16 * 1024;
 
 /// Serves `router` until the client or the house ends.
-pub(super) async fn serve(
-    (guard, phase): (Guard<TcpStream>, Phase),
+pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
+    (guard, phase): (Guard<S>, Phase),
     peer: Peer,
     (router, shared): (Router, &Arc<Shared>),
 ) {

@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, Flags, Http, Loaded, SETTINGS};
 use crate::gate::Gate;
+use crate::listener::Certificate;
 use crate::logs::LogLevel;
 use crate::resp::RespServer;
 
@@ -15,6 +16,7 @@ pub(super) struct Running<'a> {
     pub(super) started: &'a Loaded,
     pub(super) gate: &'a Gate,
     pub(super) http: &'a watch::Sender<Arc<Http>>,
+    pub(super) certificate: Option<&'a Certificate>,
     pub(super) resp: Option<&'a RespServer>,
     pub(super) log_level: &'a LogLevel,
 }
@@ -23,7 +25,7 @@ impl Running<'_> {
     /// Takes over the settings that can change, and says which can't.
     pub(super) fn reload(&self, flags: &Flags, reason: &str) {
         // A new certificate must not wait for a configuration that can be read.
-        self.renew_certificate(reason);
+        self.renew_certificates(reason);
         let fresh = match config::load(flags) {
             Ok(fresh) => fresh,
             Err(error) => {
@@ -51,13 +53,17 @@ impl Running<'_> {
         tracing::info!("{reason}: the configuration was reloaded");
     }
 
-    /// Reads the certificate of the Redis port and its key again, from the files it began with.
-    fn renew_certificate(&self, reason: &str) {
-        let Some(resp) = self.resp else { return };
-        match config::resp_tls(&self.started.settings.resp) {
-            Ok(Some(tls)) => resp.renew_tls(tls),
-            Ok(None) => {}
-            Err(error) => tracing::error!("{reason}: the old certificate stays: {error}"),
+    /// Reads the certificates of the ports and their keys again, from the files they began with.
+    fn renew_certificates(&self, reason: &str) {
+        let stays = |error| tracing::error!("{reason}: the old certificate stays: {error}");
+        let settings = &self.started.settings;
+        if let Some(certificate) = self.certificate {
+            let renewed = config::http_tls(&settings.http);
+            renewed.map_or_else(stays, |tls| tls.into_iter().for_each(|it| certificate.renew(it)));
+        }
+        if let Some(resp) = self.resp {
+            let renewed = config::resp_tls(&settings.resp);
+            renewed.map_or_else(stays, |tls| tls.into_iter().for_each(|it| resp.renew_tls(it)));
         }
     }
 }

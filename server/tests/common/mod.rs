@@ -146,8 +146,8 @@ impl Server {
         let data_dir = data_dir.to_path_buf();
         let mut server =
             Self { child, address, resp: None, lines, errors, data_dir, _scratch: None };
-        let announced = server.line_with("listening on http://");
-        server.address = announced.trim_start_matches("listening on http://").parse().unwrap();
+        let announced = server.line_with("listening on http");
+        server.address = announced.split_once("://").unwrap().1.parse().unwrap();
         if speaks_resp {
             let announced = server.line_with("listening on redis");
             let (_, address) = announced.split_once("://").unwrap();

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::process::Command;
 
-use super::valkey::{self, Script, Sync};
+use super::valkey::{self, Product, Script, Sync};
 use super::{SECRET, Stage, Standing};
 use crate::client::{Check, Target};
 use crate::cost::Log;
@@ -26,7 +26,8 @@ pub(crate) enum Store {
 pub(super) fn contend(stage: &Stage<'_>, store: Store) -> Result<Standing, Trouble> {
     let (keeper, url): (Box<dyn Any>, _) = match store {
         Store::Multiplexed | Store::Pool => {
-            let (server, address) = valkey::start(stage, Sync::Always, Script::Bare)?;
+            let (server, address) =
+                valkey::start(stage, Product::Valkey, Sync::Always, Script::Bare)?;
             (Box::new(server), format!("redis://{address}"))
         }
         Store::Mariadb => {

@@ -102,14 +102,15 @@ fn peer_of(parts: &Parts) -> Peer {
     parts.extensions.get::<Peer>().cloned().unwrap_or_else(nowhere)
 }
 
-/// Whether a request came over TLS: only a proxy that is trusted can say so.
+/// Whether a request came over TLS: it ends here, or at a proxy that is trusted and says so.
 pub(crate) fn came_over_tls(
     shared: &Shared,
     peer: Option<&Peer>,
     forwarded_proto: Option<&str>,
 ) -> bool {
-    forwarded_proto == Some("https")
-        && peer.is_some_and(|peer| shared.gate.proxies.trust(peer.ip()))
+    let is_from_tls =
+        |peer: &Peer| forwarded_proto == Some("https") && shared.gate.proxies.trust(peer.ip());
+    peer.is_some_and(|peer| peer.is_encrypted() || is_from_tls(peer))
 }
 
 /// Refuses what did not come over TLS, where that is asked for.

@@ -1,8 +1,8 @@
-//! Packages that a stable Debian has in its backports suite alone.
+//! Suites of Debian that this machine has no source of: its backports, and later releases.
 //!
-//! The suite lies beside the release it is for: so its source is the machine's own source of that
-//! release, with the suite's name changed. The derived file is handed to apt-get for one run, from
-//! a folder of ours; the machine's own sources stay as they are.
+//! They lie beside the release that the machine has: so their source is the machine's own source of
+//! that release, with the suite's name changed. The derived file is handed to apt-get for one run,
+//! from a folder of ours; the machine's own sources stay as they are.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,33 +21,73 @@ const FOLDER: &str = "target/apt-sources";
 /// # Errors
 /// [`Failure::Io`] where a file cannot be read or written, [`Failure::Backports`] where the
 /// machine has no source to derive the suite from.
-pub(crate) fn source_option() -> Result<String, Failure> {
-    let failed = |what| move |source| Failure::Io { what, source };
-    let release = fs::read_to_string("/etc/os-release").map_err(failed("read /etc/os-release"))?;
-    let codename = codename(&release).ok_or(Failure::Backports)?;
-    let mut sources = Vec::new();
-    for path in source_files() {
-        let text = fs::read_to_string(&path).map_err(failed("read a source list of apt"))?;
-        sources.push((path, text));
-    }
-    let derive = |(path, text): &(PathBuf, String)| match is_deb822(path) {
-        true => Some(("sluice-backports.sources", from_deb822(text, codename)?)),
-        false => Some(("sluice-backports.list", from_list(text, codename)?)),
-    };
-    let (name, derived) = sources.iter().find_map(derive).ok_or(Failure::Backports)?;
-
-    if Path::new(FOLDER).exists() {
-        fs::remove_dir_all(FOLDER).map_err(failed("empty the folder for apt's sources"))?;
-    }
-    fs::create_dir_all(FOLDER).map_err(failed("make a folder for apt's sources"))?;
-    let folder = fs::canonicalize(FOLDER).map_err(failed("find the folder for apt's sources"))?;
-    for (path, text) in sources.iter().filter(|(path, _)| path.starts_with(SOURCE_PARTS)) {
+pub(crate) fn with_backports() -> Result<String, Failure> {
+    let sources = sources()?;
+    let (name, derived) =
+        derived(&sources, |codename| format!("{codename}-backports"))?.ok_or(Failure::Backports)?;
+    let folder = emptied(Path::new(FOLDER))?;
+    for (path, _) in sources.iter().filter(|(path, _)| path.starts_with(SOURCE_PARTS)) {
         if let Some(name) = path.file_name() {
-            fs::write(folder.join(name), text).map_err(failed("copy a source list of apt"))?;
+            fs::copy(path, folder.join(name)).map_err(failed("copy a source list of apt"))?;
         }
     }
     fs::write(folder.join(name), derived).map_err(failed("write a source list for apt"))?;
-    Ok(format!("Dir::Etc::SourceParts={}", folder.display()))
+    Ok(parts_option(&folder))
+}
+
+/// Makes `folder`, empty before, hold the source of `suite` alone. apt-get takes it with the option
+/// that is returned.
+///
+/// # Errors
+/// [`Failure::Io`] where a file cannot be read or written, [`Failure::NoSuite`] where the machine
+/// has no source to derive the suite from.
+pub(crate) fn of(suite: &'static str, folder: &Path) -> Result<String, Failure> {
+    let (name, derived) =
+        derived(&sources()?, |_| suite.to_owned())?.ok_or(Failure::NoSuite { suite })?;
+    let folder = emptied(folder)?;
+    fs::write(folder.join(name), derived).map_err(failed("write a source list for apt"))?;
+    Ok(parts_option(&folder))
+}
+
+fn failed(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
+    move |source| Failure::Io { what, source }
+}
+
+fn parts_option(folder: &Path) -> String {
+    format!("Dir::Etc::SourceParts={}", folder.display())
+}
+
+/// The folder, made anew.
+fn emptied(folder: &Path) -> Result<PathBuf, Failure> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).map_err(failed("empty the folder for apt's sources"))?;
+    }
+    fs::create_dir_all(folder).map_err(failed("make a folder for apt's sources"))?;
+    fs::canonicalize(folder).map_err(failed("find the folder for apt's sources"))
+}
+
+/// The machine's own sources, each with its path.
+fn sources() -> Result<Vec<(PathBuf, String)>, Failure> {
+    let read = |path: PathBuf| match fs::read_to_string(&path) {
+        Ok(text) => Ok((path, text)),
+        Err(source) => Err(Failure::Io { what: "read a source list of apt", source }),
+    };
+    source_files().into_iter().map(read).collect()
+}
+
+/// The source of the suite that `suite` names beside this release, as a file's name and its text;
+/// `None` where no source is of this release.
+fn derived(
+    sources: &[(PathBuf, String)],
+    suite: impl Fn(&str) -> String,
+) -> Result<Option<(&'static str, String)>, Failure> {
+    let release = fs::read_to_string("/etc/os-release").map_err(failed("read /etc/os-release"))?;
+    let Some(codename) = codename(&release) else { return Ok(None) };
+    let suite = suite(codename);
+    Ok(sources.iter().find_map(|(path, text)| match is_deb822(path) {
+        true => Some(("sluice-suite.sources", from_deb822(text, codename, &suite)?)),
+        false => Some(("sluice-suite.list", from_list(text, codename, &suite)?)),
+    }))
 }
 
 /// The files that apt reads.
@@ -72,8 +112,8 @@ fn codename(release: &str) -> Option<&str> {
     Some(line.trim().trim_matches('"')).filter(|name| !name.is_empty())
 }
 
-/// The first stanza of packages for `codename` itself, for its backports instead.
-fn from_deb822(text: &str, codename: &str) -> Option<String> {
+/// The first stanza of packages for `codename` itself, for `wanted` instead.
+fn from_deb822(text: &str, codename: &str, wanted: &str) -> Option<String> {
     let value = |line: &str, field: &str| {
         let (name, value) = line.split_once(':')?;
         name.trim().eq_ignore_ascii_case(field).then(|| value.trim().to_owned())
@@ -91,15 +131,15 @@ fn from_deb822(text: &str, codename: &str) -> Option<String> {
     let mut derived = String::new();
     for line in stanza {
         match value(line, "Suites") {
-            Some(_) => derived += &format!("Suites: {codename}-backports\n"),
+            Some(_) => derived += &format!("Suites: {wanted}\n"),
             None => derived += &format!("{line}\n"),
         }
     }
     Some(derived)
 }
 
-/// The first line of packages for `codename` itself, for its backports instead.
-fn from_list(text: &str, codename: &str) -> Option<String> {
+/// The first line of packages for `codename` itself, for `wanted` instead.
+fn from_list(text: &str, codename: &str, wanted: &str) -> Option<String> {
     text.lines().find_map(|line| {
         let line = line.split('#').next().unwrap_or_default();
         // Options in brackets may hold spaces; no name of a suite follows them directly.
@@ -111,8 +151,7 @@ fn from_list(text: &str, codename: &str) -> Option<String> {
             _ => options.split_whitespace().next() == Some("deb"),
         };
         let suite = words.iter().position(|word| *word == codename)?;
-        let backports = format!("{codename}-backports");
-        words[suite] = &backports;
+        words[suite] = wanted;
         let line = format!("{options} {}\n", words.join(" "));
         is_packages.then(|| line.trim_start().to_owned())
     })
@@ -132,7 +171,7 @@ mod tests {
     #[test]
     fn the_backports_lie_beside_the_release_in_a_deb822_source() {
         assert_eq!(
-            from_deb822(DEB822, "stable12").as_deref(),
+            from_deb822(DEB822, "stable12", "stable12-backports").as_deref(),
             Some(
                 "Types: deb\nURIs: http://mirror.example/debian\nSuites: stable12-backports\n\
                  Components: main\nSigned-By: /keyring.gpg\n"
@@ -142,24 +181,23 @@ mod tests {
 
     #[test]
     fn a_source_of_another_release_or_a_disabled_one_is_none_to_derive_from() {
-        assert_eq!(from_deb822(DEB822, "stable11"), None);
+        assert_eq!(from_deb822(DEB822, "stable11", "later"), None);
         let disabled = DEB822.replace("Components: main", "Components: main\nEnabled: no");
-        assert_eq!(from_deb822(&disabled, "stable12"), None);
+        assert_eq!(from_deb822(&disabled, "stable12", "later"), None);
     }
 
     #[test]
-    fn the_backports_lie_beside_the_release_in_a_source_of_one_line() {
+    fn a_suite_lies_beside_the_release_in_a_source_of_one_line() {
         let list = "# deb http://old.example/debian stable12 main\n\
                     deb-src http://mirror.example/debian stable12 main\n\
                     deb http://mirror.example/security stable12-security main\n\
                     deb http://mirror.example/debian stable12 main contrib # ours\n";
-        let derived = "deb http://mirror.example/debian stable12-backports main contrib\n";
-        assert_eq!(from_list(list, "stable12").as_deref(), Some(derived));
+        let derived = "deb http://mirror.example/debian later main contrib\n";
+        assert_eq!(from_list(list, "stable12", "later").as_deref(), Some(derived));
         let options = "deb [ arch=amd64 signed-by=/k.gpg ] http://m.example/debian stable12 main\n";
-        let derived = "deb [ arch=amd64 signed-by=/k.gpg ] http://m.example/debian \
-                       stable12-backports main\n";
-        assert_eq!(from_list(options, "stable12").as_deref(), Some(derived));
-        assert_eq!(from_list(list, "stable11"), None);
+        let derived = "deb [ arch=amd64 signed-by=/k.gpg ] http://m.example/debian later main\n";
+        assert_eq!(from_list(options, "stable12", "later").as_deref(), Some(derived));
+        assert_eq!(from_list(list, "stable11", "later"), None);
     }
 
     #[test]
