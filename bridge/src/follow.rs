@@ -164,6 +164,13 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
         self
     }
 
+    /// Takes orders to come fast from so many records in a batch on, instead of the usual number.
+    #[must_use]
+    pub fn with_fast_records_min(mut self, records: usize) -> Self {
+        self.lasting.set_fast_records_min(records);
+        self
+    }
+
     /// Everything up to here is in the sink.
     pub fn position(&self) -> Lsn {
         self.position

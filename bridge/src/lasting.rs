@@ -15,6 +15,7 @@ pub(crate) const FAST_RECORDS_MIN: usize = 32;
 pub(crate) struct Lasting {
     /// For so long, at most, a commit may be undone, while orders come fast; `None`: all last.
     most: Option<Duration>,
+    fast_records_min: usize,
     /// When the first one was made that may be undone.
     owed_since: Option<Instant>,
 }
@@ -22,17 +23,22 @@ pub(crate) struct Lasting {
 impl Lasting {
     /// Every commit lasts.
     pub(crate) fn always() -> Self {
-        Self { most: None, owed_since: None }
+        Self { most: None, fast_records_min: FAST_RECORDS_MIN, owed_since: None }
     }
 
     /// One in a while lasts.
     pub(crate) fn once_in(most: Duration) -> Self {
-        Self { most: Some(most), owed_since: None }
+        Self { most: Some(most), ..Self::always() }
+    }
+
+    /// Orders come fast from this many records in a batch on.
+    pub(crate) fn set_fast_records_min(&mut self, records: usize) {
+        self.fast_records_min = records;
     }
 
     /// Whether the commit of a batch of so many records must last.
     pub(crate) fn is_due(&self, records: usize) -> bool {
-        records < FAST_RECORDS_MIN || self.most.is_none()
+        records < self.fast_records_min || self.most.is_none()
     }
 
     /// A commit was made; whether it `lasts`, and all before it.

@@ -61,6 +61,7 @@ fn sale() -> [Image<'static>; 4] {
             updated_ms,
             shard_seq: 0x1122_3344_5566_7788,
             request_hash: HASH,
+            previous: Position::new(65),
         },
         Image::Adopted {
             reservation: adopted(),
@@ -75,7 +76,7 @@ fn sale() -> [Image<'static>; 4] {
             request_hash: HASH,
             order_no: "SO-77",
         },
-        Image::User { user, held: 3 },
+        Image::User { user, held: 3, last: Position::new(66) },
     ]
 }
 

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use engine::core::request::RequestHasher;
 use engine::core::snapshot::Image;
 use engine::{Busy, Engine, EngineOptions, ORDERS_SINK, OldId, OpenError, SinkClass, verify};
 use wal::device::sim::{Image as Disk, SimDevice};
-use wal::{Case, Lsn, ReadError};
+use wal::{CONTROL_SHARD, Case, Lsn, ReadError};
 
 const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
 const SEGMENT_BYTES: u64 = 112 << 10;
@@ -374,7 +375,15 @@ fn an_id_given_to_what_had_none_is_not_given_again_once_it_is_archived_and_snaps
     let engine = open();
     engine.adopt_activity(first, None, &over).unwrap().wait().unwrap().unwrap();
     let given = adopt_nameless(&engine, first, "OLD-1");
-    let marks: Vec<_> = (0..4).map(|shard| (shard, u64::MAX >> 1)).collect();
+    let mut marks = BTreeMap::new();
+    let mut reader = engine.reader();
+    while let Some(frame) = reader.next_frame().unwrap() {
+        let records = frame.records().map(Result::unwrap);
+        marks.extend(records.map(|record| (record.shard, record.shard_seq)));
+    }
+    drop(reader);
+    marks.remove(&CONTROL_SHARD);
+    let marks: Vec<(u16, u64)> = marks.into_iter().collect();
     engine.sink_advanced(ORDERS_SINK, engine.durable_lsn(), &marks).unwrap();
     assert_eq!(engine.archive_ended(), Ok(1));
     engine.close().unwrap();

@@ -100,6 +100,21 @@ fn whom_nobody_woke_the_committer_wakes_in_the_end() {
 }
 
 #[test]
+fn whom_nobody_woke_a_frame_of_another_lane_wakes() {
+    loom::model(|| {
+        let marks = Arc::new(Marks::new(2));
+        let waiter = {
+            let marks = Arc::clone(&marks);
+            thread::spawn(move || assert_eq!(marks.wait(0, 1), Ok(())))
+        };
+        // Its own lane falls idle, and the log has no pause in which the committer would come by.
+        marks.publish_and_fall_idle();
+        waiter.join().expect("the waiter does not panic");
+        assert_eq!(marks.waiters(0), 0);
+    });
+}
+
+#[test]
 fn failing_ends_every_wait_and_none_ends_well_afterwards() {
     loom::model(|| {
         let marks = Arc::new(Marks::new(1));

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use wal::device::sim::{Image, SimDevice};
-use wal::{Format, Inspecting, Lsn, OWNER_BYTES, OpenError, OpenOptions, Opening};
+use wal::{Format, Inspecting, Lsn, OWNER_BYTES, OpenError, OpenOptions, Opening, SnapshotError};
 
 use crate::checksums::make_right;
 use crate::fates::Random;
@@ -154,7 +154,10 @@ fn read(device: &SimDevice) -> Result<Lsn, OpenError> {
         on_fatal: Box::new(|_| {}),
     };
     let mut opening = Opening::begin(device, options)?;
-    let _ = opening.next_snapshot()?;
+    let _ = opening.load_snapshot(&mut |snapshot| {
+        while snapshot.next_piece()?.is_some() {}
+        Ok::<_, SnapshotError>(())
+    })?;
     let (log, report) = opening.replay(&mut |_| Ok(()))?.finish()?;
     let mut reader = log.reader();
     let _ = reader.seek(report.snapshot_lsn);

@@ -9,7 +9,7 @@ use wal::{
     Opening, RetentionLimits, record_bytes,
 };
 
-use crate::truth::{Counts, Truth};
+use crate::truth::Truth;
 use crate::workload::{FORMAT, Step};
 
 /// With its headers a record of this length dirties all 8 sectors of one block.
@@ -169,10 +169,7 @@ impl Process {
         };
         let mut opening =
             Opening::begin(Arc::new(self.device.clone()), options).map_err(Stopped::Open)?;
-        let start = match opening.next_snapshot().map_err(Stopped::Open)? {
-            Some(mut snapshot) => self.load(&mut snapshot)?,
-            None => Counts::default(),
-        };
+        let start = self.load_snapshot(&mut opening)?;
         let mut check = self.truth.check_after(start);
         let judged = opening
             .replay(&mut |record| {

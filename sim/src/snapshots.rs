@@ -4,7 +4,7 @@
 use std::fmt;
 
 use wal::{
-    CONTROL_SHARD, Lane, Log, Lsn, OpenError, ReadError, SinkClass, SnapshotError, SnapshotReader,
+    CONTROL_SHARD, Lane, Log, Lsn, Opening, ReadError, SinkClass, SnapshotError, SnapshotReader,
 };
 
 use crate::process::{Process, Stopped};
@@ -21,20 +21,48 @@ enum Lost {
     Place(String),
 }
 
+/// Why a snapshot is not begun from.
+enum Unloaded {
+    /// It is damaged, or the disk refuses: the one before it counts.
+    Unread(SnapshotError),
+    /// It is whole, and holds what never happened.
+    Wrong(String),
+}
+
+impl From<SnapshotError> for Unloaded {
+    fn from(error: SnapshotError) -> Self {
+        Self::Unread(error)
+    }
+}
+
 impl Process {
-    /// What a snapshot holds: it must be what really happened up to its LSN.
-    pub(crate) fn load(&self, snapshot: &mut SnapshotReader) -> Result<Counts, Stopped> {
-        let unread = |error| match error {
-            SnapshotError::Io { op, path, source } => {
-                Stopped::Open(OpenError::Io { op, path, source })
+    /// What the log is read on from: nothing, where no snapshot is whole.
+    pub(crate) fn load_snapshot(&self, opening: &mut Opening) -> Result<Counts, Stopped> {
+        let (mut start, mut wrong) = (Counts::default(), None);
+        let loaded = opening.load_snapshot(&mut |snapshot| match self.load(snapshot) {
+            Ok(counts) => {
+                start = counts;
+                Ok(())
             }
-            error => Stopped::Wrong(format!("W14: {error}")),
-        };
-        let wrong = |what: &str| Stopped::Wrong(format!("W14: a snapshot {what}"));
+            Err(Unloaded::Unread(why)) => Err(why.to_string()),
+            Err(Unloaded::Wrong(why)) => {
+                wrong = Some(why.clone());
+                Err(why)
+            }
+        });
+        match (wrong, loaded) {
+            (Some(wrong), _) => Err(Stopped::Wrong(wrong)),
+            (None, loaded) => loaded.map(|_| start).map_err(Stopped::Open),
+        }
+    }
+
+    /// What a snapshot holds: it must be what really happened up to its LSN.
+    fn load(&self, snapshot: &mut SnapshotReader) -> Result<Counts, Unloaded> {
+        let wrong = |what: &str| Unloaded::Wrong(format!("W14: a snapshot {what}"));
         let counts = self.truth.counts_at(snapshot.lsn().0);
         let counts = counts.ok_or_else(|| wrong("ends inside a frame"))?;
         let mut lane = 0;
-        while let Some(piece) = snapshot.next_piece().map_err(unread)? {
+        while let Some(piece) = snapshot.next_piece()? {
             let hash = self.truth.hash(lane, counts[lane]);
             let items: Vec<_> = piece.items().map(|item| item.body.to_vec()).collect();
             if piece.lane.seq != counts[lane] || items != [hash.to_le_bytes().to_vec()] {

@@ -77,6 +77,10 @@ const SINKS_AT: usize = RESERVED_AT + 4;
 const NEVER_RECYCLE_AT: usize = SINKS_AT + SINKS_MAX * SINK_BYTES;
 const CRC_AT: usize = BLOCK_BYTES - 4;
 const _: () = assert!(NEVER_RECYCLE_AT + NEVER_RECYCLE_MAX * 8 <= CRC_AT);
+const _: () = assert!(
+    OWNER_AT == 72 && SINKS_AT == 216 && NEVER_RECYCLE_AT == 1240 && CRC_AT == 4092,
+    "the table above is the layout"
+);
 
 /// Bytes the log's owner may fix at format.
 pub const OWNER_BYTES: usize = 64;

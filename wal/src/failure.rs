@@ -15,7 +15,8 @@
 //!
 //! A broken disk may refuse the last act too. So whatever a run did not close stays suspect
 //! without a note: its last segment is removed when it is given back, not used again, and of its
-//! spares only those are used that the disk itself gives back as nothing but zeros.
+//! spares only those are used whose making it finished and which the disk itself gives back as
+//! never begun.
 //!
 //! The owner is told before that last act: a disk that hangs delays no exit.
 

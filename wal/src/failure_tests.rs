@@ -1,8 +1,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::device::Device as _;
 use crate::device::sim::{Fault, FaultKind, Op, SimDevice};
+use crate::ids::SegmentId;
 use crate::limits::SPARES;
+use crate::names;
 use crate::retire::Retired;
 use crate::testing::{append, disk, frame, open, options, rotate, snapshot};
 use crate::{Busy, Class, Log, SpareMade, Ticket};
@@ -124,9 +127,9 @@ fn a_panic_in_a_commit_fails_the_log_and_is_told_to_all() {
     assert!(open(&device).0.durable_lsn() >= durable);
 }
 
-/// Spares are read when they are used, not when a log is opened: what is none is passed over there.
+/// A start does not wait until its spares are read: one that a disk has changed is found beside it.
 #[test]
-fn a_spare_with_anything_but_zeros_in_it_becomes_no_segment() {
+fn a_spare_with_anything_but_zeros_in_it_becomes_no_segment_once_it_was_read() {
     let device = disk();
     let (log, _) = open(&device);
     while log.make_spare().unwrap() == SpareMade::Made {}
@@ -140,10 +143,26 @@ fn a_spare_with_anything_but_zeros_in_it_becomes_no_segment() {
     }
     let device = SimDevice::new(image);
     let (log, _) = open(&device);
+    let ends_with_zero = |path: &String| device.image().content(path).unwrap().ends_with(&[0]);
+    // The first is in use: the start took it, and its frames go over whatever is there.
+    assert!(!ends_with_zero(&names::segment(SegmentId(2))));
+    log.check_spares();
+    assert!(files(&device, "wal/spare-").iter().all(ends_with_zero));
     rotate(&log, 30);
     assert_eq!(files(&device, "wal/seg-").len(), 3);
-    for path in files(&device, "wal/") {
-        let last = *device.image().content(&path).unwrap().last().unwrap();
-        assert_eq!(last, 0, "{path}");
-    }
+    assert!(files(&device, "wal/").iter().all(ends_with_zero));
+}
+
+/// What a crash leaves of a spare that was not finished has no spare's name.
+#[test]
+fn a_spare_that_was_never_finished_is_removed() {
+    let device = disk();
+    let (log, _) = open(&device);
+    assert_eq!(log.make_spare().unwrap(), SpareMade::Made);
+    assert!(files(&device, "wal/").iter().all(|path| !path.ends_with(".tmp")), "it was finished");
+    drop(log);
+    let draft = names::draft_of_spare(&names::spare(9));
+    device.create_zeroed(&draft, 64 << 10).unwrap();
+    drop(open(&device));
+    assert!(!files(&device, "wal/").contains(&draft));
 }

@@ -24,6 +24,7 @@ use crate::open::{OpenOptions, OpenReport, Opening};
 use crate::record::record_bytes;
 use crate::segment::FORMAT_VERSION;
 use crate::snapshot::Lane;
+use crate::testing::skim_snapshots;
 use crate::{PosixDevice, device::Device};
 
 const FORMAT: Format = Format {
@@ -48,7 +49,7 @@ fn options() -> OpenOptions {
 /// Opens from the newest snapshot, and gives back what was replayed after it.
 fn open(device: Arc<dyn Device>) -> Result<(Log, OpenReport, Vec<Record>), OpenError> {
     let mut opening = Opening::begin(device, options())?;
-    let _ = opening.next_snapshot()?;
+    let _ = skim_snapshots(&mut opening)?;
     let mut records = Vec::new();
     let judged = opening.replay(&mut |it| {
         records.push((it.lsn.0, it.shard, it.shard_seq, it.body.to_vec()));

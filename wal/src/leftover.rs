@@ -38,6 +38,8 @@ pub(crate) fn is_all(
     survey: &Survey,
     passed: &Passed<'_>,
 ) -> bool {
+    let lanes = usize::from(passed.format.shard_count) + 1;
+    assert!(passed.shard_seqs.len() == lanes, "each lane has passed something, or nothing yet");
     let of_this_life = header.stale_stamp == 0 || survey.last_lsn.is_some();
     if of_this_life || survey.damage_bytes > u64::from(passed.format.frame_bytes_max) {
         return false;

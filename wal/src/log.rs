@@ -9,6 +9,7 @@ use crate::error::{Busy, LogUnavailable, OpenError};
 use crate::failure;
 use crate::ids::{LogIdentity, Lsn};
 use crate::intake::{Batch, Class, Committed, Ticket};
+use crate::limits::SPARES_RESERVED;
 use crate::metrics::Metrics;
 use crate::open::{OpenOptions, OpenReport, Opening};
 use crate::reader::Reader;
@@ -111,6 +112,11 @@ impl Log {
             let made = parts.spares.make(&*parts.device, &parts.intake);
             made.map_err(|failed| failure::fail_spare(parts, failed))
         })
+    }
+
+    /// Whether there are so few spares that new work is refused.
+    pub(crate) fn lacks_spares(&self) -> bool {
+        self.inner.parts.spares.len() <= SPARES_RESERVED
     }
 
     /// Reads the spares that an earlier run left.

@@ -56,6 +56,20 @@ pub(crate) struct Counters {
     frame_sizes: Histogram,
 }
 
+/// Whether each bound is above the one before, as finding a bucket takes it to be.
+const fn ascends(bounds: &Bounds) -> bool {
+    let mut at = 1;
+    while at < bounds.len() && bounds[at - 1] < bounds[at] {
+        at += 1;
+    }
+    at == bounds.len()
+}
+
+const _: () = assert!(ascends(&SYNC_US_BOUNDS));
+const _: () = assert!(ascends(&FRAME_RECORDS_BOUNDS));
+const _: () = assert!(ascends(&FRAME_BYTES_BOUNDS));
+const _: () = assert!(SYNC_US_BOUNDS.len() + 1 == BUCKETS, "the last bucket has no bound");
+
 #[derive(Default)]
 struct Histogram([AtomicU64; BUCKETS]);
 

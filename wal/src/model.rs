@@ -45,6 +45,16 @@ impl Marks {
         self.0.publish(&[(lane, seq)], Lsn(seq), Some(pass_on), &mut Vec::new());
     }
 
+    /// Publishes a first record of a first lane, of which nobody is woken, then one of a second.
+    pub fn publish_and_fall_idle(&self) {
+        let publish = |lanes, lsn, begin| {
+            let pass_on = PassOn { together_max: begin, begin };
+            self.0.publish(lanes, Lsn(lsn), Some(pass_on), &mut Vec::new());
+        };
+        publish(&[(0, 1)], 1, 0);
+        publish(&[(1, 1)], 2, 1);
+    }
+
     /// Wakes all who are due and were left to others.
     pub fn wake_left(&self) {
         self.0.wake_left(&mut Vec::new());

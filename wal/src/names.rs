@@ -14,6 +14,7 @@ pub(crate) const DIRS: [&str; 3] = [WAL_DIR, SNAP_DIR, QUARANTINE_DIR];
 const SEGMENT_PREFIX: &str = "seg-";
 const SPARE_PREFIX: &str = "spare-";
 const SUFFIX: &str = ".log";
+const DRAFT_SUFFIX: &str = ".tmp";
 const SNAPSHOT_PREFIX: &str = "snap-";
 const SNAPSHOT_SUFFIX: &str = ".snap";
 
@@ -25,6 +26,12 @@ pub(crate) fn segment(id: SegmentId) -> String {
 /// Path of a spare.
 pub(crate) fn spare(number: u64) -> String {
     format!("{WAL_DIR}/{SPARE_PREFIX}{number:016x}{SUFFIX}")
+}
+
+/// Path of the spare at `path` while it is made: it gets its name once it is synced.
+pub(crate) fn draft_of_spare(path: &str) -> String {
+    let stem = path.strip_suffix(SUFFIX).unwrap_or(path);
+    format!("{stem}{DRAFT_SUFFIX}")
 }
 
 /// Path of the snapshot that covers everything up to `lsn`.
@@ -53,6 +60,11 @@ pub(crate) fn parse_spare(name: &str) -> Option<u64> {
     parse(name, SPARE_PREFIX, SUFFIX)
 }
 
+/// Whether a name in [`WAL_DIR`] is that of a spare that was never finished.
+pub(crate) fn is_draft_of_spare(name: &str) -> bool {
+    parse(name, SPARE_PREFIX, DRAFT_SUFFIX).is_some()
+}
+
 fn parse(name: &str, prefix: &str, suffix: &str) -> Option<u64> {
     let digits = name.strip_prefix(prefix)?.strip_suffix(suffix)?;
     let number = u64::from_str_radix(digits, 16).ok()?;
@@ -71,6 +83,12 @@ mod tests {
             assert_eq!(parse_segment(name), None, "{name}");
         }
         assert_eq!(parse_spare("spare-0000000000000001.log"), Some(1));
+        let draft = draft_of_spare(&spare(1));
+        assert_eq!(draft, "wal/spare-0000000000000001.tmp");
+        assert!(is_draft_of_spare(&draft[4..]) && parse_spare(&draft[4..]).is_none());
+        assert!(
+            !is_draft_of_spare("spare-0000000000000001.log") && !is_draft_of_spare("probe.tmp")
+        );
         assert_eq!(parse_snapshot("snap-0000000000000010.snap"), Some(Lsn(16)));
         assert_eq!(snapshot(Lsn(16)), "snap/snap-0000000000000010.snap");
         assert_eq!(quarantined(&segment(SegmentId(1))), "quarantine/seg-0000000000000001.log");

@@ -125,15 +125,10 @@ impl Opening {
         &self.control.format
     }
 
-    /// The next snapshot to begin from, the newest first: whole, and older than those given before.
-    /// After `None` the log is replayed from its first record on, if that is still there.
-    pub fn next_snapshot(&mut self) -> Result<Option<SnapshotReader>, OpenError> {
-        self.snapshots.next(&*self.device, &self.control, &self.progress)
-    }
-
     /// Begins from the newest snapshot that is whole and that `load` takes; `false` where there is
-    /// none. Each is read once: `load` reads it to its end, makes of it what it can, and throws
-    /// that away where it returns an error, its own or that of a piece.
+    /// none: then the log is replayed from its first record on, if that is still there. Each is
+    /// read once: `load` reads it to its end, makes of it what it can, and throws that away where
+    /// it returns an error, its own or that of a piece.
     ///
     /// # Errors
     /// [`OpenError`]: a snapshot can't be opened, or is of a newer version.
@@ -147,13 +142,8 @@ impl Opening {
         self.snapshots.load(&*self.device, &self.control, &self.progress, load)
     }
 
-    /// Passes over the snapshot given last, which the owner can't load.
-    pub fn reject_snapshot(&mut self, why: &dyn fmt::Display) {
-        self.snapshots.reject(why);
-    }
-
-    /// Reads the log after the snapshot given last, handing every record to `replay`, and judges
-    /// its end.
+    /// Reads the log after the snapshot that was loaded, handing every record to `replay`, and
+    /// judges its end.
     pub fn replay(self, replay: &mut Replay<'_>) -> Result<Judged, OpenError> {
         self.replay_into(&mut EachRecord(replay))
     }
@@ -202,6 +192,8 @@ impl Judged {
         control.epoch = control.epoch.plus(1);
         let epochs = recovered.headers.iter().map(|header| header.epoch);
         assert!(epochs.max() < Some(control.epoch), "W11: an epoch is begun once");
+        let oldest = recovered.headers.first().map(|header| header.segment_id);
+        assert!(oldest.is_none_or(|id| id == control.oldest_needed_segment), "W7: none is missing");
         // Recovery held the end that was read against it.
         let closed = control.clean_end.take().is_some();
         let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
@@ -245,6 +237,7 @@ impl Judged {
                 source: io::Error::other("see the line before"),
             });
         }
+        assert!(tail.segment_id() == last_segment.plus(1), "W9: a new segment seals the old end");
         let report = OpenReport {
             identity,
             formatted: opening.formatted,

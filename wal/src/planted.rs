@@ -2,7 +2,8 @@
 //!
 //! Without the feature `planted-bugs` every question below is the constant `false` and leaves no
 //! trace in the binary. With it one fault at a time is chosen at run time, per thread, so that one
-//! build serves all and campaigns can run side by side.
+//! build serves all and campaigns can run side by side; a thread that works for another is given
+//! that one's ([`handed_on`]).
 
 /// Makes a module of faults: their names with what each does, and the choice among them.
 #[doc(hidden)]
@@ -36,6 +37,22 @@ macro_rules! planted_bugs {
         #[cfg(feature = "planted-bugs")]
         pub fn choose(bug: Option<Bug>) {
             CHOSEN.with(|chosen| chosen.set(bug));
+        }
+
+        /// `work` for a thread that this one starts: it runs with the same fault.
+        #[cfg(feature = "planted-bugs")]
+        pub fn handed_on<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+            let chosen = CHOSEN.get();
+            move || {
+                choose(chosen);
+                work()
+            }
+        }
+
+        /// `work` as it is: there is no fault to hand on.
+        #[cfg(not(feature = "planted-bugs"))]
+        pub fn handed_on<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+            work
         }
 
         /// Whether this thread runs with `bug`.

@@ -149,13 +149,16 @@ impl Reader {
             return Ok(None);
         }
         let last = self.scanner.as_ref().and_then(Scanner::last);
-        Ok(last.map(|Scanned { header, payload }| Frame {
-            first_lsn: header.first_lsn,
-            last_lsn: header.last_lsn(),
-            epoch: header.epoch,
-            chain: header.header_crc,
-            commit_us: header.commit_us,
-            payload,
+        Ok(last.map(|Scanned { header, payload }| {
+            assert!(header.first_lsn == next_lsn, "W4: a reader passes no record over");
+            Frame {
+                first_lsn: header.first_lsn,
+                last_lsn: header.last_lsn(),
+                epoch: header.epoch,
+                chain: header.header_crc,
+                commit_us: header.commit_us,
+                payload,
+            }
         }))
     }
 

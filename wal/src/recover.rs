@@ -181,6 +181,7 @@ pub(crate) fn recover(
         });
     }
     recovered.assert_coherent(&control.format);
+    assert!(recovered.end.is_some() == (from < headers.len()), "a log ends in a segment of it");
     recovered.headers = headers;
     Ok(recovered)
 }
@@ -227,6 +228,8 @@ impl Segment<'_> {
             _ => self.bytes(),
         };
         let (end, stop) = self.read(Arc::clone(&file), limit, replay, recovered)?;
+        assert!(end.segment == header.segment_id, "an end lies in the segment that was read");
+        assert!(end.offset <= limit.max(FRAMES_AT), "recovery reads no further than its limit");
         recovered.end = Some(end);
         self.progress.advance(self.bytes().saturating_sub(end.offset - FRAMES_AT));
         match (self.successor, reach) {
@@ -252,6 +255,8 @@ impl Segment<'_> {
                 Ok(scanned) => scanned,
                 Err(stop) => break stop,
             };
+            let next_lsn = recovered.last_lsn.plus(1);
+            assert!(scanned.header.first_lsn == next_lsn, "W4: LSNs are dense over all segments");
             let mut records = 0;
             let mut left = Records::new(scanned.payload, scanned.header.first_lsn);
             let mut next = Vec::with_capacity(RECORDS_TOGETHER);
@@ -275,6 +280,7 @@ impl Segment<'_> {
                 if records == before {
                     break;
                 }
+                assert!(next.len() <= RECORDS_TOGETHER, "no more than its owner makes room for");
                 replay
                     .take(&next)
                     .map_err(|Rejection { lsn, why }| OpenError::Rejected { lsn, why })?;
@@ -310,6 +316,9 @@ impl Segment<'_> {
         stop: &Stop,
         recovered: &mut Recovered,
     ) -> Result<(), OpenError> {
+        if self.is_closed(end, stop) {
+            return Ok(());
+        }
         let mut survey = scan::survey(file, self.header, end.offset);
         let (format, shard_seqs) = (&self.control.format, recovered.shard_seqs.as_slice());
         let passed = Passed { format, shard_seqs };
@@ -331,6 +340,15 @@ impl Segment<'_> {
             bytes: survey.damage_bytes,
         });
         Ok(())
+    }
+
+    /// Whether CONTROL vouches for this very end, and no frame of this life stands behind it. Then
+    /// what lies beyond is not read: a process that had written it would have taken the word back
+    /// before its first byte, and it would have begun a segment of its own (W10, W11).
+    fn is_closed(&self, end: &LogEnd, stop: &Stop) -> bool {
+        let vouched = self.control.clean_end.as_ref() == Some(end);
+        let is_end = matches!(stop, Stop::Full | Stop::Zero | Stop::Stale);
+        vouched && is_end && !planted::has(Bug::CleanEndIgnored)
     }
 
     fn evidence(&self, end: &LogEnd, stop: Option<&Stop>, survey: &Survey) -> Evidence {

@@ -4,7 +4,7 @@ use crate::ids::SegmentId;
 use crate::limits::BLOCK_BYTES;
 use crate::testing::{
     FORMAT, append, disk, edited, frame, open, open_into, options, refusal, reseal, rotate,
-    snapshot,
+    skim_snapshots, snapshot,
 };
 use crate::{Inspecting, Opening};
 
@@ -301,7 +301,7 @@ fn a_report_counts_what_was_read_and_progress_comes_to_its_end() {
             Opening::begin(Arc::new(device.clone()), options(Box::new(|_| ()))).unwrap();
         let progress = Progress::default();
         opening.watch(&progress);
-        let snapshot = opening.next_snapshot().unwrap().is_some();
+        let snapshot = skim_snapshots(&mut opening).unwrap();
         assert_eq!(snapshot, with_snapshot);
         let (_, report) = opening.replay(&mut |_| Ok(())).unwrap().finish().unwrap();
         // Two starts have each begun a segment since, and the snapshot's last record lies before.

@@ -59,6 +59,8 @@ impl Log {
         let _turn = parts.retention.turn.lock();
         let free = parts.retention.retirable();
         let Some(last) = free.last() else { return Ok(Retired::default()) };
+        let is_dense = |one: &Retirable, next: &Retirable| one.id.plus(1) == next.id;
+        assert!(free.is_sorted_by(is_dense), "W7: the log is given back from its beginning on");
         let oldest = last.id.plus(1);
         let never_recycle = self.with_tail(|tail, parts| tail.give_back(parts, oldest))?;
         parts.retention.forget_before(oldest);
@@ -190,6 +192,7 @@ impl Log {
     pub fn finish_snapshot(&self, writer: SnapshotWriter, chain: u32) -> io::Result<SnapshotInfo> {
         let parts = self.parts();
         let made = writer.finish(chain)?;
+        assert!(made.lsn <= self.durable_lsn(), "W14: a snapshot holds what is durable");
         let gone = parts.retention.snapshot_made(made);
         self.with_tail(Tail::save).map_err(|_| io::Error::other("the log has failed"))?;
         for old in gone {

@@ -81,6 +81,7 @@ pub(crate) struct Scanner {
 impl Scanner {
     /// A scan from the first frame of the segment in `file`.
     pub(crate) fn new(file: Arc<dyn File>, header: SegmentHeader, frame_bytes_max: usize) -> Self {
+        assert!(frame_bytes_max >= BLOCK_BYTES, "a scan's window holds a block");
         let window = usize::try_from(header.segment_bytes).unwrap_or(usize::MAX);
         let window = window.min(frame_bytes_max);
         Self {
@@ -233,6 +234,7 @@ pub(crate) struct Survey {
 /// proves that something acknowledged is damaged.
 pub(crate) fn survey(file: &dyn File, header: &SegmentHeader, end: u64) -> Survey {
     const PIECE_BLOCKS: usize = 256;
+    assert!(end.is_multiple_of(BLOCK) && end <= header.segment_bytes, "a survey begins in it");
     let pieces = (header.segment_bytes - end) / BLOCK;
     let mut piece = Blocks::new(PIECE_BLOCKS.min(usize::try_from(pieces).unwrap_or(0)));
     let mut survey = Survey::default();
@@ -260,6 +262,7 @@ pub(crate) fn survey(file: &dyn File, header: &SegmentHeader, end: u64) -> Surve
         }
         at += bytes as u64;
     }
+    assert!(survey.damage_bytes <= header.segment_bytes - end, "damage lies within the segment");
     survey
 }
 

@@ -1,9 +1,11 @@
 //! Spares: segments made ahead, so that a rotation costs a header and a rename.
 //!
 //! A spare is zero-filled, or the file of a segment that was given back and holds frames of one
-//! earlier life alone (see `retire`). After an end that was not clean only the first are taken
-//! over: an I/O error on one of the others may have ended that run, and nothing in the file tells
-//! of it. Real zeros, not holes: the first write into a hole makes the
+//! earlier life alone (see `retire`). A file gets the name of a spare once what it holds is synced,
+//! so a start need not read it to know what it is; it is read all the same, beside the first
+//! commits, for a disk may have changed it. After an end that was not clean only zero-filled ones
+//! are taken over: an I/O error on one of the others may have ended that run, and nothing in the
+//! file tells of it. Real zeros, not holes: the first write into a hole makes the
 //! file system journal the allocation at every sync. When spares run low new work is refused, and
 //! let in again by itself; the last one is kept for what must go on.
 
@@ -25,7 +27,7 @@ pub(crate) struct Spare {
     pub(crate) path: String,
     /// The stamp of its life before, 0 where it is zero-filled.
     pub(crate) stale_stamp: u64,
-    /// Whether this process knows it for what it is: it has made it, or read it.
+    /// Whether this process has made it, or read it.
     checked: bool,
 }
 
@@ -35,8 +37,8 @@ impl Spare {
         Self { path, stale_stamp, checked: true }
     }
 
-    /// What becomes a segment is a spare by its name, and known to hold nothing but zeros or one
-    /// earlier life.
+    /// What becomes a segment is a spare by its name, and holds nothing but zeros or one earlier
+    /// life.
     ///
     /// # Panics
     /// Where it is not: a segment that is in use would be written over (W7).
@@ -102,8 +104,7 @@ pub enum SpareMade {
 
 impl Spares {
     /// Takes over the spares of an earlier run that are of the right size and begin as spares do;
-    /// removes the others. `closed` tells whether that run ended cleanly. What is to be zero is
-    /// read later, before it is used at the latest: a start does not wait for all of it.
+    /// removes the others. `closed` tells whether that run ended cleanly.
     pub(crate) fn adopt(device: &dyn Device, control: &Control, closed: bool) -> io::Result<Self> {
         let trusted = closed || planted::has(Bug::FileReusedAfterError);
         let segment_bytes = control.format.segment_bytes;
@@ -117,6 +118,9 @@ impl Spares {
             stopped: false,
         };
         for entry in device.list(names::WAL_DIR)? {
+            if names::is_draft_of_spare(&entry.name) {
+                device.remove(&format!("{}/{}", names::WAL_DIR, entry.name))?;
+            }
             let Some(number) = names::parse_spare(&entry.name) else { continue };
             pool.next_number = pool.next_number.max(number.saturating_add(1));
             let path = names::spare(number);
@@ -132,6 +136,7 @@ impl Spares {
                 _ => device.remove(&path)?,
             }
         }
+        assert!(pool.spares.len() <= SPARES, "no more is taken over than would be made");
         Ok(Self { pool: Mutex::new(pool), changed: Condvar::new(), segment_bytes })
     }
 
@@ -145,7 +150,7 @@ impl Spares {
             }
             pool.next_path()
         };
-        match device.create_zeroed(&path, self.segment_bytes) {
+        match create(device, &path, self.segment_bytes) {
             Ok(()) => {
                 let mut pool = self.pool.lock();
                 pool.out_of_room = false;
@@ -153,18 +158,17 @@ impl Spares {
                 admit(&pool, intake);
                 Ok(SpareMade::Made)
             }
-            Err(error) if may_pass(&error) => {
+            Err(failed) if may_pass(&failed.source) => {
                 // What was written of it takes room that others need.
-                let _ = device.remove(&path);
+                let _ = device.remove(&failed.path);
                 self.pool.lock().out_of_room = true;
                 Ok(SpareMade::NoRoom)
             }
-            Err(source) => Err(Failed { path, source }),
+            Err(failed) => Err(failed),
         }
     }
 
-    /// Reads the spares that an earlier run left, so that a rotation need not; removes those that
-    /// are none after all.
+    /// Reads the spares that an earlier run left; removes those that a disk has changed since.
     pub(crate) fn check(&self, device: &dyn Device) {
         loop {
             let pool = self.pool.lock();
@@ -173,7 +177,7 @@ impl Spares {
             drop(pool);
             let zero = is_all_zero(device, &path, self.segment_bytes);
             let mut pool = self.pool.lock();
-            // A rotation may have taken it meanwhile, and has looked at it itself.
+            // A rotation may have taken it meanwhile.
             let Some(at) = pool.spares.iter().position(|spare| spare.path == path) else {
                 continue;
             };
@@ -194,27 +198,23 @@ impl Spares {
         }
         pool.rotated_us = now_us;
         pool.foreseen = pool.foreseen.saturating_sub(1);
-        while let Some(spare) = pool.spares.pop_front() {
+        if let Some(spare) = pool.spares.pop_front() {
             admit(&pool, intake);
             drop(pool);
             self.changed.notify_all();
             spare.assert_unused();
-            if spare.checked || is_all_zero(device, &spare.path, self.segment_bytes) {
-                return Ok(spare);
-            }
-            let _ = device.remove(&spare.path);
-            pool = self.pool.lock();
+            return Ok(spare);
         }
         let path = pool.next_path();
         drop(pool);
-        match device.create_zeroed(&path, self.segment_bytes) {
+        match create(device, &path, self.segment_bytes) {
             Ok(()) => Ok(Spare::made(path, 0)),
-            Err(source) => {
-                if may_pass(&source) {
+            Err(failed) => {
+                if may_pass(&failed.source) {
                     // No bad file, but one that takes room which the next try needs.
-                    let _ = device.remove(&path);
+                    let _ = device.remove(&failed.path);
                 }
-                Err(Failed { path, source })
+                Err(failed)
             }
         }
     }
@@ -302,6 +302,14 @@ impl Spares {
 pub(crate) struct Failed {
     pub(crate) path: String,
     pub(crate) source: io::Error,
+}
+
+/// Makes a zero-filled file, which gets its name, `path`, once it is whole and synced: whatever
+/// bears it after a crash is what it says.
+fn create(device: &dyn Device, path: &str, bytes: u64) -> Result<(), Failed> {
+    let draft = names::draft_of_spare(path);
+    let made = device.create_zeroed(&draft, bytes).and_then(|()| device.rename(&draft, path));
+    made.map_err(|source| Failed { path: draft, source })
 }
 
 /// How many spares there should be, with `foreseen` segments to be filled. They are made ahead of

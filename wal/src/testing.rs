@@ -10,7 +10,7 @@ use crate::names;
 use crate::segment::SegmentHeader;
 use crate::{
     CONTROL_SHARD, Class, Format, Lane, Log, OWNER_BYTES, OnFatal, OpenError, OpenOptions,
-    OpenReport, Opening, Replay, RetentionLimits, record_bytes,
+    OpenReport, Opening, Replay, RetentionLimits, SnapshotError, record_bytes,
 };
 
 /// An empty disk.
@@ -30,9 +30,17 @@ pub(crate) fn options(on_fatal: OnFatal) -> OpenOptions {
     OpenOptions { format: FORMAT, accept_file_system: true, companions: Vec::new(), on_fatal }
 }
 
+/// Begins from the newest snapshot that is whole, whatever it holds. Tells whether there is one.
+pub(crate) fn skim_snapshots(opening: &mut Opening) -> Result<bool, OpenError> {
+    opening.load_snapshot(&mut |snapshot| {
+        while snapshot.next_piece()?.is_some() {}
+        Ok::<_, SnapshotError>(())
+    })
+}
+
 pub(crate) fn open(device: &SimDevice) -> (Log, OpenReport) {
     let mut opening = Opening::begin(Arc::new(device.clone()), options(Box::new(|_| ()))).unwrap();
-    let _ = opening.next_snapshot().unwrap();
+    let _ = skim_snapshots(&mut opening).unwrap();
     let (log, report) = opening.replay(&mut |_| Ok(())).unwrap().finish().unwrap();
     log.set_retention_limits(RetentionLimits { margin_segments: 0, ..Default::default() });
     (log, report)
@@ -100,7 +108,7 @@ pub(crate) fn reseal(bytes: &mut [u8], at: usize, stamp: u64) {
 /// Opens a log and hands its records to `replay`.
 pub(crate) fn open_into(device: &SimDevice, replay: &mut Replay<'_>) -> Result<Log, OpenError> {
     let mut opening = Opening::begin(Arc::new(device.clone()), options(Box::new(|_| ())))?;
-    let _ = opening.next_snapshot()?;
+    let _ = skim_snapshots(&mut opening)?;
     Ok(opening.replay(replay)?.finish()?.0)
 }
 

@@ -11,8 +11,8 @@ use crate::spares::SpareMade;
 use crate::sync::thread::{self, JoinHandle};
 use crate::sync::{AtomicBool, Ordering};
 
-/// How long those who were woken have to wake those who were left, before the committer does: time
-/// for a thread's turn, and no more than a shopper could notice.
+/// How long those who were woken have to wake those who were left, before the committer does where
+/// no frame has come to do it: time for a thread's turn, and no more than a shopper could notice.
 const PASSED_ON_MS: u64 = 5;
 /// With nothing left to seal the committer looks up this seldom.
 const IDLE_MS: u64 = 1_000;
@@ -27,9 +27,10 @@ pub struct Threads {
 }
 
 impl Log {
-    /// Makes spares until there are enough, then starts the committer and the maker of spares.
+    /// Makes spares until new work is let in, then starts the committer and the maker of spares,
+    /// who makes the others: the first segment takes longer to fill than those take to make.
     pub fn start(&self) -> io::Result<Threads> {
-        while let Ok(SpareMade::Made) = self.make_spare() {}
+        while self.lacks_spares() && matches!(self.make_spare(), Ok(SpareMade::Made)) {}
         let stopping = Arc::new(AtomicBool::new(false));
         let mut threads =
             Threads { log: self.clone(), stopping: Arc::clone(&stopping), handles: Vec::new() };

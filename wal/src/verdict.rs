@@ -22,6 +22,10 @@
 //! | J    | an unknown format version or incompatible feature                    | refuse  |
 //! | K    | the log ends before a snapshot that was made of it                   | refuse  |
 //! | L    | no snapshot reads that reaches to where the kept log begins          | refuse  |
+//!
+//! Where CONTROL knows of a clean end at this very P, and nothing of this life begins there, that
+//! is A without a look at what lies beyond: who writes on takes the word back before the first
+//! byte, and begins a segment of his own.
 
 use std::fmt;
 

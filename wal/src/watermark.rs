@@ -17,9 +17,11 @@
 //! the queue, and the publish took some before it: more are taken out than waits have ended, so
 //! there is always one that is woken, has not ended yet, and will pass it on, by ending or by being
 //! given up. What that rests on is that who is woken looks again. A task that does not, since it
-//! waits for something else by then, ends the chain, until a publish of its lane that finds nobody
-//! gone since the one before begins another, or the committer, with nothing to commit for a moment,
-//! [wakes all that are left](Watermark::wake_left).
+//! waits for something else by then, ends the chain, until the next publish begins another, of
+//! whatever lanes it is: each publish finds who is left in every lane, and whether anybody has gone
+//! since the one before. Where there is no other publish for a moment, the committer
+//! [wakes all that are left](Watermark::wake_left). So a lane that falls idle while others keep the
+//! log busy waits for the next frame, and not for a pause that may never come.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -44,6 +46,15 @@ impl PassOn {
     /// A runtime's threads all get something to do where there is little to do, and a chain begins
     /// with one to spare.
     pub(crate) const USUAL: Self = Self { together_max: 16, begin: 2 };
+
+    /// How many to wake where nobody is at it.
+    fn count(pass_on: Option<Self>, waiters: &Waiters, durable: u64) -> usize {
+        match pass_on {
+            None => usize::MAX,
+            Some(it) if waiters.has_due_beyond(it.together_max, durable) => it.begin,
+            Some(it) => it.together_max,
+        }
+    }
 }
 
 /// Waiters that a wait wakes when it ends: a thread that waited for itself alone is held up by few
@@ -122,16 +133,30 @@ impl Watermark {
             let goes_on = mark.left.swap(true, Ordering::Relaxed) && waiters.has_moved();
             let before = mark.durable.swap(seq, Ordering::AcqRel);
             assert!(before <= seq, "W2: a durable mark only grows");
-            let count = match pass_on {
-                None => usize::MAX,
-                Some(_) if goes_on => 0,
-                Some(it) if waiters.has_due_beyond(it.together_max, seq) => it.begin,
-                Some(it) => it.together_max,
-            };
+            let leaves_it = pass_on.is_some() && goes_on;
+            let count = if leaves_it { 0 } else { PassOn::count(pass_on, &waiters, seq) };
             mark.take_due(&mut waiters, count, woken);
             waiters.look();
         }
+        self.begin_again(lanes, pass_on, woken);
         woken.drain(..).for_each(Waker::wake);
+    }
+
+    /// Wakes a few of those who are left in lanes that have no records in this frame, where nobody
+    /// has passed it on since the frame before.
+    fn begin_again(&self, lanes: &[(usize, u64)], pass_on: Option<PassOn>, woken: &mut Vec<Waker>) {
+        for (lane, mark) in self.marks.iter().enumerate() {
+            let is_left = mark.left.load(Ordering::Acquire);
+            if !is_left || lane == self.lsn_lane() || lanes.iter().any(|(busy, _)| *busy == lane) {
+                continue;
+            }
+            let mut waiters = mark.waiters.lock();
+            if !waiters.has_moved() {
+                let count = PassOn::count(pass_on, &waiters, mark.durable.load(Ordering::Relaxed));
+                mark.take_due(&mut waiters, count, woken);
+            }
+            waiters.look();
+        }
     }
 
     /// Whether somebody is due whom nobody has woken yet.
@@ -392,6 +417,29 @@ mod tests {
         }
         assert_eq!(publish(5), (18, true));
         watermark.wake_left(&mut Vec::new());
+        assert_eq!((watermark.waiters(0), watermark.has_left()), (0, false));
+    }
+
+    #[test]
+    fn a_chain_that_breaks_in_a_lane_that_falls_idle_is_begun_again_by_frames_of_others() {
+        let watermark = Watermark::new(&[0, 0], Lsn(0));
+        let mut waits: Vec<_> = (0..40).map(|_| watermark.wait(0, 1)).collect();
+        for wait in &mut waits {
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(Pin::new(wait).poll(&mut context).is_pending());
+        }
+        let publish = |lane, seq, lsn| {
+            watermark.publish(&[(lane, seq)], Lsn(lsn), Some(PassOn::USUAL), &mut Vec::new());
+            watermark.waiters(0)
+        };
+        assert_eq!(publish(0, 1, 1), 38);
+        // Nobody who was woken looks again, and the log has no pause.
+        assert_eq!([2, 3, 4].map(|lsn| publish(1, lsn - 1, lsn)), [36, 34, 32]);
+        // One passes it on before the next frame, which leaves it to the others.
+        assert!(Pin::new(&mut waits[0]).poll(&mut Context::from_waker(Waker::noop())).is_ready());
+        assert_eq!([5, 6].map(|lsn| publish(1, lsn - 1, lsn)), [28, 26]);
+        // Who commits for itself passes nothing on, and leaves nobody.
+        watermark.publish(&[(1, 6)], Lsn(7), None, &mut Vec::new());
         assert_eq!((watermark.waiters(0), watermark.has_left()), (0, false));
     }
 

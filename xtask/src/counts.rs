@@ -1,22 +1,53 @@
 //! What the harnesses counted in a run: gathered from them, told at its end, and published.
 //!
 //! A harness appends lines `harness TAB what TAB number` to the file that [`VARIABLE`] names.
-//! `cargo xtask test --publish` writes them into the page, between its two marks.
+//! `--publish` writes them into the page, between the two marks of their [`Section`].
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use crate::failure::Failure;
-use crate::steps::Outcome;
 
 /// The variable that names the file of counts to a harness.
 pub(crate) const VARIABLE: &str = "SLUICE_COUNTS";
 
 const PAGE: &str = "docs/reliability.md";
-const BEGIN: &str = "<!-- counts of a run -->";
-const END: &str = "<!-- end of the counts -->";
+
+/// A part of the page that is written by a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Section {
+    /// What made it, as a person would type it.
+    command: &'static str,
+    begin: &'static str,
+    end: &'static str,
+}
+
+/// What a run counted.
+pub(crate) const RUN: Section = Section {
+    command: "cargo xtask test --publish",
+    begin: "<!-- counts of a run -->",
+    end: "<!-- end of the counts -->",
+};
+
+/// What a night counted.
+pub(crate) const NIGHT: Section = Section {
+    command: "cargo xtask nightly --publish",
+    begin: "<!-- counts of a night -->",
+    end: "<!-- end of the night -->",
+};
+
+/// What the fraction of a night counted that shows that each step still starts, and ends.
+pub(crate) const SHORT_NIGHT: Section =
+    Section { command: "cargo xtask nightly --short --publish", ..NIGHT };
+
+/// What tests reach.
+pub(crate) const COVERAGE: Section = Section {
+    command: "cargo xtask coverage --publish",
+    begin: "<!-- coverage -->",
+    end: "<!-- end of the coverage -->",
+};
 
 /// Where the counts of this run are gathered, for a process in any directory.
 pub(crate) fn file() -> PathBuf {
@@ -33,35 +64,50 @@ pub(crate) fn forget() -> Result<(), Failure> {
     fs::write(file(), "").map_err(failed)
 }
 
-/// Writes into the page what the run counted.
+/// Counts something that this program itself did, as a harness does.
+///
+/// # Errors
+/// [`Failure::Io`] where it can't be kept.
+pub(crate) fn add(harness: &str, what: &str, count: u64) -> Result<(), Failure> {
+    let failed = |source| Failure::Io { what: "keep a count", source };
+    fs::create_dir_all("target").map_err(failed)?;
+    let mut kept = fs::OpenOptions::new().append(true).create(true).open(file()).map_err(failed)?;
+    kept.write_all(format!("{harness}\t{what}\t{count}\n").as_bytes()).map_err(failed)
+}
+
+/// Writes into the page what the run counted, under the `figures` of all of it.
 ///
 /// # Errors
 /// [`Failure::Io`] where a file cannot be read or written, [`Failure::Unread`] where the page has
 /// no marks.
-pub(crate) fn publish(outcomes: &[Outcome], took: Duration) -> Result<(), Failure> {
-    let read = |source| Failure::Io { what: "read the counts or their page", source };
+pub(crate) fn publish(section: Section, figures: &str) -> Result<(), Failure> {
+    let read = |source| Failure::Io { what: "read the counts", source };
     let counts = fs::read_to_string(file()).map_err(read)?;
+    put(section, figures, &table(&counts))
+}
+
+/// Writes `table` into the page, under what made it and the `figures` of all of it.
+///
+/// # Errors
+/// As [`publish`].
+pub(crate) fn put(section: Section, figures: &str, table: &str) -> Result<(), Failure> {
+    let read = |source| Failure::Io { what: "read the page of counts", source };
     let page = fs::read_to_string(PAGE).map_err(read)?;
-    let table = table(&counts, outcomes, took);
-    let page = spliced(&page, &table).ok_or(Failure::Unread { program: PAGE })?;
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let text = format!("`{}`, {cores} cores: {figures}.\n\n{table}", section.command);
+    let page = spliced(&page, section, &text).ok_or(Failure::Unread { program: PAGE })?;
     fs::write(PAGE, page).map_err(|source| Failure::Io { what: "write the counts", source })
 }
 
-/// The page with `table` between its marks, or `None` where it lacks them.
-fn spliced(page: &str, table: &str) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (_, after) = rest.split_once(END)?;
-    Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
+/// The page with `text` between the section's marks, or `None` where it lacks them.
+fn spliced(page: &str, Section { begin, end, .. }: Section, text: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n\n{text}\n{end}{after}"))
 }
 
-fn table(counts: &str, outcomes: &[Outcome], took: Duration) -> String {
-    let passed: u64 = outcomes.iter().map(|outcome| outcome.totals.passed).sum();
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let mut text = format!(
-        "`cargo xtask test --publish`, {cores} cores: {} minutes, {passed} tests passed.\n\n\
-         | harness | counted |\n|---|---|\n",
-        took.as_secs() / 60,
-    );
+fn table(counts: &str) -> String {
+    let mut text = "| harness | counted |\n|---|---|\n".to_owned();
     for (harness, counted) in by_harness(counts) {
         let told: Vec<_> =
             counted.iter().map(|(what, count)| format!("{} {what}", grouped(*count))).collect();
@@ -90,7 +136,7 @@ fn by_harness(counts: &str) -> BTreeMap<&str, Vec<(&str, u64)>> {
 }
 
 /// A number with its thousands set apart.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -110,8 +156,7 @@ mod tests {
     fn the_counts_of_a_harness_are_one_row() {
         let counts = "Crash (H1)\tcrash images\t1292544\nKill\trounds\t20\nnoise\n\
                       Crash (H1)\tdisks\t7\nKill\trounds\t5\n";
-        let table = table(counts, &[], Duration::from_secs(120));
-        assert!(table.contains("2 minutes, 0 tests passed"), "{table}");
+        let table = table(counts);
         assert!(table.contains("| Crash (H1) | 1,292,544 crash images, 7 disks |"), "{table}");
         assert!(table.contains("| Kill | 25 rounds |"), "{table}");
         assert!(!table.contains("noise"), "{table}");
@@ -119,11 +164,20 @@ mod tests {
 
     #[test]
     fn what_stood_between_the_marks_is_replaced() {
-        let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let fresh = spliced(&page, "new\n").unwrap();
-        assert_eq!(fresh, format!("before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"));
-        assert_eq!(spliced(&fresh, "new\n").unwrap(), fresh);
-        assert_eq!(spliced("no marks", "new"), None);
+        let Section { begin, end, .. } = RUN;
+        let page = format!("before\n{begin}\nold\n{end}\nafter\n");
+        let fresh = spliced(&page, RUN, "new\n").unwrap();
+        assert_eq!(fresh, format!("before\n{begin}\n\nnew\n\n{end}\nafter\n"));
+        assert_eq!(spliced(&fresh, RUN, "new\n").unwrap(), fresh);
+        assert_eq!(spliced("no marks", RUN, "new"), None);
+    }
+
+    #[test]
+    fn the_page_has_the_marks_of_every_section() {
+        let page = include_str!("../../docs/reliability.md");
+        for section in [RUN, NIGHT, SHORT_NIGHT, COVERAGE] {
+            assert!(spliced(page, section, "new").is_some(), "{} is lost", section.command);
+        }
     }
 
     #[test]

@@ -42,6 +42,20 @@ pub(crate) enum Failure {
         /// How many places.
         problems: usize,
     },
+    /// The test that must fail was not seen to: what else fails may not be seen either.
+    Blind {
+        /// Whether it was run and failed.
+        has_died: bool,
+        /// Whether it counts as one failed test.
+        is_counted: bool,
+        /// Whether a run in which it failed has failed.
+        is_red: bool,
+    },
+    /// Tests reach less of the code than they did.
+    Uncovered {
+        /// How many bounds are broken.
+        bounds: usize,
+    },
     /// Something takes more than its bound; the table says what.
     Slower {
         /// How many bounds are broken.
@@ -103,6 +117,17 @@ impl fmt::Display for Failure {
                 "took longer than {limit_minutes} minutes, four times its budget: find what \
                  slowed down, or raise the budget in xtask/src/plan.rs with a reason"
             ),
+            Self::Blind { has_died, is_counted, is_red } => write!(
+                f,
+                "the test that must fail was not seen to fail (it failed: {has_died}, it was \
+                 counted: {is_counted}, its run was red: {is_red}): no other green can be believed \
+                 until xtask/src/canary.rs is seen to die again"
+            ),
+            Self::Uncovered { bounds } => write!(
+                f,
+                "{bounds} bounds of xtask/src/coverage.rs are broken: write a test for what is no \
+                 longer reached, or change the bound with a reason"
+            ),
             Self::Slower { bounds } => write!(
                 f,
                 "{bounds} bounds of xtask/src/instructions.rs are broken: find what grew, or raise \
@@ -139,7 +164,7 @@ impl fmt::Display for Failure {
                  a server of your own in the variable that cargo xtask test --list shows"
             ),
             Self::Step { name } => {
-                write!(f, "step `{name}` failed; run it alone: cargo xtask test {name}")
+                write!(f, "step `{name}` failed; run it alone: the same command and `{name}`")
             }
         }
     }

@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use crate::failure::Failure;
 use crate::rustc::{self, FUZZER};
-use crate::steps;
+use crate::{counts, steps};
 
 const BUILD: &str = "build --locked --profile ci -p fuzz --features libfuzzer \
                      --target-dir target/fuzz";
@@ -67,7 +67,10 @@ pub(crate) fn campaign(times: u64) -> Result<(), Failure> {
     }
     let floor = times * 1000 * SHARES.iter().map(|share| share.2).sum::<u64>();
     println!("fuzz: {all} executions in all, of at least {floor}");
-    if all < floor { Err(Failure::Unread { program: "the fuzzer" }) } else { Ok(()) }
+    if all < floor {
+        return Err(Failure::Unread { program: "the fuzzer" });
+    }
+    counts::add("fuzz", "executions", all)
 }
 
 /// Runs one target; its executions.

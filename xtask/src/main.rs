@@ -9,10 +9,11 @@
 //! | `tidy` | the rules of the house that no compiler knows: imports, sizes, words, links |
 //! | `docs` | renders into docs/ what opens the source files they describe, and `openapi.json` |
 //! | `fuzz` | the fuzzer alone, to the floor of a commit |
-//! | `coverage` | how much of the log its tests reach |
+//! | `coverage [--publish]` | how much of the log its tests reach, held to bounds |
 //! | `soak [--minutes N]` | the server under steady load, ten minutes where it is not said |
 //! | `nightly [STEP...]` | every campaign far beyond its floor; hours; `--list` names the steps |
 //! | `nightly --short [STEP...]` | a fraction of it: that each step still starts, and ends |
+//! | `nightly [--short] --publish` | all of them, and what they counted goes into that page |
 //! | `sim ARGS...` | a campaign on the simulated disk: `cargo xtask sim --help` |
 //! | `bench [ARGS...]` | the criterion benches |
 //! | `bench peers [ARGS...]` | Sluice beside its peers, into docs/benchmarks.md |
@@ -22,6 +23,7 @@
 //!
 //! No dependencies: this is the first thing that a newcomer's machine builds.
 
+mod canary;
 mod counts;
 mod coverage;
 mod debian;
@@ -34,6 +36,7 @@ mod nightly;
 mod openapi;
 mod peers;
 mod plan;
+mod reached;
 mod rustc;
 mod sources;
 mod steps;
@@ -50,8 +53,8 @@ use nightly::Length;
 use steps::Step;
 
 const USAGE: &str = "usage: cargo xtask quick | test [--list | --publish | STEP...] | tidy | \
-                     docs | fuzz | coverage | soak [--minutes N] | \
-                     nightly [--list | --short | STEP...] | sim ARGS... | \
+                     docs | fuzz | coverage [--publish] | soak [--minutes N] | \
+                     nightly [--list | --short] [--publish | STEP...] | sim ARGS... | \
                      bench [ARGS... | peers [ARGS...] | stores]";
 
 fn main() -> ExitCode {
@@ -88,12 +91,11 @@ fn run(arguments: &[String]) -> Result<(), Failure> {
             plan::list("nightly", &nightly::steps(Length::Night));
             Ok(())
         }
-        ("nightly", [flag, names @ ..]) if flag == "--short" => {
-            one_lane(&plan::chosen(nightly::steps(Length::Short), names)?)
-        }
-        ("nightly", names) => one_lane(&plan::chosen(nightly::steps(Length::Night), names)?),
+        ("nightly", [flag, rest @ ..]) if flag == "--short" => nightly::run(Length::Short, rest),
+        ("nightly", rest) => nightly::run(Length::Night, rest),
         ("fuzz", []) => fuzz::run(),
         ("coverage", []) => coverage::run(),
+        ("coverage", [flag]) if flag == "--publish" => coverage::publish(),
         ("soak", rest) => nightly::soak(rest),
         ("tidy", []) => tidy::run(),
         ("docs", []) => tidy::render_docs().and_then(|()| openapi::render()),

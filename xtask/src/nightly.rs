@@ -3,11 +3,12 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use crate::failure::Failure;
 use crate::plan::{ASAN, CAMPAIGNS, LOOM, MODEL, MYSQL, PACKAGES, REDIS, SHUTTLE, VALGRIND};
 use crate::steps::{Step, Work};
-use crate::{coverage, fuzz, steps};
+use crate::{counts, coverage, fuzz, plan, steps};
 
 /// Times the fuzzer's share of a commit.
 const FUZZ_TIMES: u64 = 60;
@@ -33,6 +34,37 @@ impl Length {
             Self::Short => short,
         }
     }
+}
+
+/// Runs the named steps, or all of them; with `--publish` before them, what was counted goes into
+/// the page. A night may be cut into runs of some steps each: counts are forgotten when all of it
+/// begins anew.
+///
+/// # Errors
+/// [`Failure::Step`] for the first that failed, [`Failure::Usage`] for a name that no step has,
+/// [`Failure::Io`] where the counts could not be kept.
+pub(crate) fn run(length: Length, rest: &[String]) -> Result<(), Failure> {
+    let (publishes, names) = match rest {
+        [flag, names @ ..] if flag == "--publish" => (true, names),
+        names => (false, names),
+    };
+    let chosen = plan::chosen(steps(length), names)?;
+    if names.is_empty() {
+        counts::forget()?;
+    }
+    let started = Instant::now();
+    let outcomes = steps::run_all(&chosen);
+    plan::report(&outcomes, started.elapsed())?;
+    for outcome in &outcomes {
+        let step = format!("step `{}`", outcome.name);
+        counts::add(&step, "seconds", outcome.took.as_secs())?;
+        if outcome.totals.passed > 0 {
+            counts::add(&step, "tests passed", outcome.totals.passed)?;
+        }
+    }
+    let section = length.pick(counts::NIGHT, counts::SHORT_NIGHT);
+    let about = "what its harnesses counted, and its steps";
+    if publishes { counts::publish(section, about) } else { Ok(()) }
 }
 
 /// Everything, in the order of what fails fastest.
@@ -158,7 +190,15 @@ fn mutate(which: &[&str]) -> Result<(), Failure> {
     for file in MUTATED {
         mutants.args(["--file", file]);
     }
-    steps::succeed(mutants.args(which).args(["--", "--lib"]))
+    steps::succeed(mutants.args(which).args(["--", "--lib"]))?;
+    // Where one was missed the tool has failed.
+    for (what, list) in [("noticed", "caught.txt"), ("that do not compile", "unviable.txt")] {
+        let path = Path::new(MUTANTS_ROOT).join("mutants.out").join(list);
+        let list = std::fs::read_to_string(path)
+            .map_err(|source| Failure::Io { what: "read what became of the mutants", source })?;
+        counts::add("mutants", what, list.lines().count() as u64)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

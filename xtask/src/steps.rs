@@ -131,7 +131,7 @@ fn run_lane(steps: &[Step], shown: Shown, any_failed: &AtomicBool) -> Vec<Outcom
             break;
         }
         println!("\n==> {}: {}", step.name, step.work);
-        let outcome = run_one(step, shown);
+        let outcome = run_one(step, shown, &mut std::io::stdout());
         if let Some(failure) = &outcome.failure {
             println!("==> {}: FAILED: {failure}", step.name);
             any_failed.store(true, Ordering::Relaxed);
@@ -141,7 +141,14 @@ fn run_lane(steps: &[Step], shown: Shown, any_failed: &AtomicBool) -> Vec<Outcom
     outcomes
 }
 
-fn run_one(step: &Step, shown: Shown) -> Outcome {
+/// Runs a step, and keeps to itself what it prints, errors too.
+pub(crate) fn run_unseen(step: &Step) -> (Outcome, String) {
+    let mut told = Vec::new();
+    let outcome = run_one(step, Shown::AtTheEnd, &mut told);
+    (outcome, String::from_utf8_lossy(&told).into_owned())
+}
+
+fn run_one(step: &Step, shown: Shown, terminal: &mut impl Write) -> Outcome {
     let started = Instant::now();
     let mut totals = Totals::default();
     let result = match step.work {
@@ -154,7 +161,7 @@ fn run_one(step: &Step, shown: Shown) -> Outcome {
                 command.env(server.variable, server.provide()?);
                 Ok(())
             });
-            provided.and_then(|()| run_command(command, shown, &mut std::io::stdout(), &mut totals))
+            provided.and_then(|()| run_command(command, shown, terminal, &mut totals))
         }
     };
     let took = started.elapsed();
@@ -255,13 +262,19 @@ pub(crate) fn pass_through_with(
 /// # Errors
 /// [`Failure::Spawn`] where it could not be started, [`Failure::Exit`] where it failed.
 pub(crate) fn output(arguments: &str) -> Result<Vec<u8>, Failure> {
-    let mut command = cargo();
-    command.args(arguments.split_whitespace()).stderr(Stdio::inherit());
-    let output = command.output().map_err(|source| Failure::Spawn {
+    output_of(cargo().args(arguments.split_whitespace()))
+}
+
+/// What `command` prints.
+///
+/// # Errors
+/// As [`output`].
+pub(crate) fn output_of(command: &mut Command) -> Result<Vec<u8>, Failure> {
+    let output = command.stderr(Stdio::inherit()).output().map_err(|source| Failure::Spawn {
         program: command.get_program().to_string_lossy().into_owned(),
         source,
     })?;
-    if output.status.success() { Ok(output.stdout) } else { Err(exit(&command)) }
+    if output.status.success() { Ok(output.stdout) } else { Err(exit(command)) }
 }
 
 /// What `command` prints as errors, which are passed on to this terminal; the rest goes there.

@@ -22,7 +22,7 @@ const DIRECT: i32 = if cfg!(target_arch = "x86_64") { 0o40_000 } else { 0 };
 
 fn options(dir: &Path) -> EngineOptions {
     let accept_file_system = std::env::var_os("BENCH_DIR").is_some();
-    EngineOptions { threads: false, accept_file_system, ..EngineOptions::new(dir) }
+    EngineOptions { accept_file_system, ..EngineOptions::new(dir) }
 }
 
 /// Opens the directory as a server does, to serving. Tells how many records were replayed.

@@ -148,7 +148,8 @@ impl<S: Store> SqlSink<S> {
     }
 
     /// Makes the cursor `found` this server's: writes its epoch into it, or makes the row where
-    /// there is none. Returns the cursor that batches then move.
+    /// there is none. Returns the cursor that batches then move. What an earlier session committed
+    /// lasts from then on: the engine is told of it next.
     ///
     /// # Errors
     /// [`SinkError::CursorMoved`] where it is no longer as it was found.
@@ -164,7 +165,7 @@ impl<S: Store> SqlSink<S> {
             }
             Some(found) => {
                 let claimed = Cursor { epoch: self.identity.epoch, ..found };
-                move_cursor(&mut transaction, &found, &claimed).await?;
+                touch_cursor(&mut transaction, &found, &claimed).await?;
                 claimed
             }
         };
@@ -178,12 +179,7 @@ impl<S: Store> SqlSink<S> {
     /// As [`SqlSink::claim`].
     pub(crate) async fn stay(&mut self, at: &Cursor) -> Result<(), SinkError> {
         let mut transaction = self.store.begin().await?;
-        // SQLite neither writes nor syncs what a row has already: of two times one is another than
-        // its own, whatever the clock says.
-        let now_ms = now_ms();
-        for updated_ms in [now_ms.saturating_add(1), now_ms] {
-            move_cursor_at(&mut transaction, at, at, updated_ms).await?;
-        }
+        touch_cursor(&mut transaction, at, at).await?;
         transaction.commit().await?;
         Ok(())
     }
@@ -314,6 +310,20 @@ pub(super) async fn move_cursor(
     to: &Cursor,
 ) -> Result<(), SinkError> {
     move_cursor_at(transaction, from, to, now_ms()).await
+}
+
+/// Moves the cursor so that there is something to sync, though it may stay where it is.
+///
+/// SQLite neither writes nor syncs what a row has already: of two times one is another than its
+/// own, whatever the clock says.
+async fn touch_cursor(
+    transaction: &mut impl Transaction,
+    from: &Cursor,
+    to: &Cursor,
+) -> Result<(), SinkError> {
+    let now_ms = now_ms();
+    move_cursor_at(transaction, from, to, now_ms.saturating_add(1)).await?;
+    move_cursor_at(transaction, to, to, now_ms).await
 }
 
 async fn move_cursor_at(

@@ -193,7 +193,7 @@ impl Activity {
 
     /// Every user ever seen here with the units that each holds, in no order.
     pub fn holders(&self) -> impl Iterator<Item = (UserId, u32)> {
-        self.users.iter()
+        self.users.iter().map(|user| (user.id, user.held))
     }
 
     /// The reservation that `user`'s request made here, if one did.

@@ -75,7 +75,7 @@ impl Activity {
             }
         }
         self.audit_figures(locked, sold)?;
-        let holders = self.users.iter().map(|(user, _)| user);
+        let holders = self.users.iter().map(|user| user.id);
         for user in holders.chain(held.keys().copied()) {
             let (kept, recomputed) = (self.held(user), held.get(&user).copied().unwrap_or(0));
             if u64::from(kept) != recomputed {

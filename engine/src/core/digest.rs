@@ -9,29 +9,34 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 
 use super::activity::Activity;
-use super::ids::ActivityId;
+use super::ids::{ActivityId, Position};
 use super::reservation::Slot;
 use super::shard::Shard;
 use super::side::{DeadLetterState, Refunds};
+use super::user::User;
 
 /// The digest of a shard's state.
 pub fn digest(shard: &Shard) -> u128 {
-    digest_by(shard, users_digest)
+    let live = shard.activities().map(|(id, activity)| {
+        let mut digest = ActivityDigest::begin(id, activity);
+        activity.slots.iter().for_each(|slot| digest.slot(slot));
+        activity.users.iter().for_each(|user| digest.user(user));
+        digest.finish(activity)
+    });
+    digest_with(shard, sum(live))
 }
 
-/// The same, where `users` tells the [`users_digest`] of each activity, once, in the order of
-/// [`Shard::activities`]: it is half of the work, and may be done on another thread.
-pub fn digest_by(shard: &Shard, mut users: impl FnMut(&Activity) -> u128) -> u128 {
-    let live = shard.activities().map(|(id, activity)| activity_digest(id, activity, &mut users));
-    let archived = shard.tombstones().map(|(id, tombstone)| {
+/// The same, where the digests of the live activities come to `live`.
+pub(super) fn digest_with(shard: &Shard, live: u128) -> u128 {
+    let archived = sum(shard.tombstones().map(|(id, tombstone)| {
         let mut hash = Hash::of("archived");
         hash.numbers(&[id.get(), u64::from(tombstone.ordinal.get()), tombstone.end_ms]);
         refunds(&mut hash, &tombstone.refunds);
         hash.finish()
-    });
+    }));
     let mut hash = Hash::of("shard");
     hash.numbers(&[shard.applied_seq()]);
-    hash.wide(sum(live.chain(archived)));
+    hash.wide(live.wrapping_add(archived));
     open_refunds(&mut hash, shard);
     hash.finish()
 }
@@ -58,36 +63,57 @@ fn refunds(hash: &mut Hash, refunds: &Refunds) {
     }
 }
 
-/// The part of a digest that is made of an activity's users.
-pub fn users_digest(activity: &Activity) -> u128 {
-    let of_user = Hash::of("user");
-    sum(activity.users.iter().map(|(user, held)| {
-        let mut hash = of_user.clone();
-        hash.numbers(&[user.get(), u64::from(held)]);
-        hash.finish()
-    }))
+/// The digest of an activity, found while its reservations and users are added to it, or gone
+/// through: a start that waits for the disk has time for it, and the state is at hand still.
+#[derive(Debug)]
+pub(super) struct ActivityDigest {
+    hash: Hash,
+    of_user: Hash,
+    users: u128,
 }
 
-fn activity_digest(
-    id: ActivityId,
-    activity: &Activity,
-    users: &mut impl FnMut(&Activity) -> u128,
-) -> u128 {
-    let mut hash = Hash::of("activity");
-    let Activity { ordinal, version, figures, total, sold_before, flags, schedule_over, .. } =
-        activity;
-    let numbers =
-        [ordinal.get(), *version, figures.available, figures.locked, figures.sold, *total];
-    hash.numbers(&[id.get(), u64::from(*sold_before)]);
-    hash.numbers(&numbers.map(u64::from));
-    hash.numbers(&[flags.on_sale, flags.paused, flags.drained, *schedule_over].map(u64::from));
-    terms(&mut hash, activity);
-
-    hash.numbers(&[activity.slots.len() as u64, activity.unpaid_from as u64]);
-    for slot in activity.slots.iter() {
-        hash_slot(&mut hash, slot);
+impl ActivityDigest {
+    /// Of an activity that has its definition and its figures.
+    pub(super) fn begin(id: ActivityId, activity: &Activity) -> Self {
+        let mut hash = Hash::of("activity");
+        let Activity { ordinal, version, figures, total, sold_before, flags, .. } = activity;
+        let numbers =
+            [ordinal.get(), *version, figures.available, figures.locked, figures.sold, *total];
+        hash.numbers(&[id.get(), u64::from(*sold_before)]);
+        hash.numbers(&numbers.map(u64::from));
+        let schedule_over = activity.schedule_over;
+        hash.numbers(&[flags.on_sale, flags.paused, flags.drained, schedule_over].map(u64::from));
+        terms(&mut hash, activity);
+        Self { hash, of_user: Hash::of("user"), users: 0 }
     }
-    hash.wide(users(activity));
+
+    /// Takes the next reservation by position.
+    #[inline]
+    pub(super) fn slot(&mut self, slot: &Slot) {
+        hash_slot(&mut self.hash, slot);
+    }
+
+    /// Takes a user.
+    #[inline]
+    pub(super) fn user(&mut self, user: &User) {
+        let mut hash = self.of_user.clone();
+        let last = user.last.map_or(0, Position::get);
+        hash.numbers(&[user.id.get(), u64::from(user.held), u64::from(last)]);
+        self.users = self.users.wrapping_add(hash.finish());
+    }
+
+    /// Takes the rest of `activity`.
+    pub(super) fn finish(self, activity: &Activity) -> u128 {
+        let Self { mut hash, users, .. } = self;
+        hash.numbers(&[activity.slots.len() as u64, activity.unpaid_from as u64]);
+        hash.wide(users);
+        beside(&mut hash, activity);
+        hash.finish()
+    }
+}
+
+/// What hangs on reservations.
+fn beside(hash: &mut Hash, activity: &Activity) {
     hash.wide(sum(activity.payments.iter().map(|(reservation, payment_no)| {
         let mut hash = Hash::of("payment");
         hash.numbers(&[reservation.get()]);
@@ -103,8 +129,7 @@ fn activity_digest(
         hash.numbers(&numbers.map(u64::from));
         hash.finish()
     })));
-    rare(&mut hash, activity);
-    hash.finish()
+    rare(hash, activity);
 }
 
 fn terms(hash: &mut Hash, activity: &Activity) {
@@ -152,7 +177,7 @@ fn rare(hash: &mut Hash, activity: &Activity) {
 }
 
 fn hash_slot(hash: &mut Hash, slot: &Slot) {
-    let previous = slot.previous().map_or(0, |position| position.get());
+    let previous = slot.previous().map_or(0, Position::get);
     let small = [slot.quantity(), previous, u32::from(slot.status().code())];
     hash.wide(slot.request_hash());
     hash.numbers(&[slot.user().get(), slot.created_ms(), slot.updated_ms(), slot.shard_seq()]);
@@ -164,7 +189,7 @@ fn sum(hashes: impl Iterator<Item = u128>) -> u128 {
     hashes.fold(0, u128::wrapping_add)
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Hash(SipHasher13);
 
 impl Hash {

@@ -15,8 +15,9 @@ use super::table::{Table, Tables};
 /// What a shard is told at birth, for it has no randomness and no files of its own.
 #[derive(Clone, Copy, Debug)]
 pub struct ShardSeed {
-    /// Random per process: ids are the callers' choice, and must not be able to pick one bucket.
-    /// No answer and no digest depends on it.
+    /// Secret, and random per directory: ids are the callers' choice, and must not be able to pick
+    /// one bucket. No answer and no digest depends on it, but a start is faster where it is that
+    /// of the process that wrote the snapshot: users come in the order of the table.
     pub table_seed: u64,
     /// The directory's hasher of request ids.
     pub requests: RequestHasher,

@@ -126,13 +126,22 @@ impl Activity {
 
     /// Takes what it will want next from `stock`.
     pub(super) fn stock_up(&mut self, stock: &mut dyn Stock) {
-        if self.slots.len() < RESERVATIONS_MIN {
-            return;
+        self.stock_up_slots(stock);
+        if self.slots.len() >= RESERVATIONS_MIN && !self.users.is_stocked(self.slots.len()) {
+            self.users.stock(stock.lines());
         }
-        if !self.slots.is_stocked() {
+    }
+
+    /// The same for reservations alone.
+    pub(super) fn stock_up_slots(&mut self, stock: &mut dyn Stock) {
+        if self.slots.len() >= RESERVATIONS_MIN && !self.slots.is_stocked() {
             self.slots.stock(stock.chunk());
         }
-        if !self.users.is_stocked(self.slots.len()) {
+    }
+
+    /// The same for the users of one that is loaded, whose table was allotted.
+    pub(super) fn stock_up_users(&mut self, stock: &mut dyn Stock) {
+        if self.slots.len() >= RESERVATIONS_MIN && !self.users.have_lines() {
             self.users.stock(stock.lines());
         }
     }

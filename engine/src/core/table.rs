@@ -2,7 +2,7 @@
 
 use foldhash::fast::FixedState;
 
-/// A hash table whose layout depends on a process's seed: nothing may rest on its order.
+/// A hash table whose layout depends on a secret seed: nothing may rest on its order.
 pub(super) type Table<K, V> = hashbrown::HashMap<K, V, FixedState>;
 
 /// Makes tables with one seed.

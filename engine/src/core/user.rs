@@ -8,8 +8,8 @@ use super::ids::{Ordinal, Position, ReservationId, UserId};
 use super::reservation::Slot;
 use super::slots::Slots;
 use super::table::{Table, Tables};
-pub(super) use super::user_table::FETCHED_TOGETHER;
-use super::user_table::{Lines, Place, User, UserTable};
+pub(super) use super::user_table::User;
+use super::user_table::{Lines, Place, UserTable};
 
 /// The longest chain that is walked.
 pub(super) const CHAIN_LENGTH_MAX: usize = 16;
@@ -52,6 +52,11 @@ impl Users {
         self.table.is_stocked(users)
     }
 
+    /// See [`UserTable::has_lines`].
+    pub(super) const fn have_lines(&self) -> bool {
+        self.table.has_lines()
+    }
+
     /// See [`UserTable::lacks_parts`].
     pub(super) fn lack_parts(&self, users: usize, more: usize) -> bool {
         self.table.lacks_parts(users, more)
@@ -77,21 +82,9 @@ impl Users {
         self.table.find(user).1.map_or(0, |user| user.held)
     }
 
-    /// Every user with the units that each holds, in no order that anything may rest on.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (UserId, u32)> {
-        self.table.iter().map(|user| (user.id, user.held))
-    }
-
-    /// The units that `user` holds, where `last` is the last reservation that was accepted here.
-    pub(super) fn held_with_last(&self, user: UserId, last: Position) -> Option<u32> {
-        self.table.find(user).1.filter(|it| it.last == Some(last)).map(|it| it.held)
-    }
-
-    /// The users who have no reservation that was accepted here, with the units that each holds, in
-    /// no order that anything may rest on.
-    pub(super) fn without_own(&self) -> impl Iterator<Item = (UserId, u32)> {
-        let without = self.table.iter().filter(|user| user.last.is_none());
-        without.map(|user| (user.id, user.held))
+    /// Every user, in the order of the table: that of a hash, so that nothing may rest on it.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &User> {
+        self.table.iter()
     }
 
     /// The reservations that `user` made, in no order that anything may rest on.
@@ -180,18 +173,34 @@ impl Users {
         slot.after(last)
     }
 
-    /// [`Users::accept`] for the next reservation of a snapshot: its user's units are told apart.
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.table.count()
+    }
+
+    /// Makes room for `users`, of whom none is there yet: see [`UserTable::allot`].
+    pub(super) fn allot(&mut self, users: usize) {
+        self.table.allot(users);
+    }
+
+    /// Takes what a snapshot knows of a user.
     #[inline]
-    pub(super) fn restore(
+    pub(super) fn restore(&mut self, user: User) {
+        let (place, _) = self.table.find(user.id);
+        *self.table.entry(place, user.id) = user;
+    }
+
+    /// Takes the next reservation of a snapshot, `slot`, which comes to stand at `position` of
+    /// `slots`, where it has one before it: a long chain is indexed.
+    pub(super) fn restore_link(
         &mut self,
-        slot: Slot,
+        slot: &Slot,
         position: Position,
         slots: &Slots,
         ordinal: Ordinal,
-    ) -> Slot {
-        let (place, user) = self.table.find(slot.user());
-        let held = user.map_or(0, |user| user.held);
-        self.accept(place, slot, held, position, slots, ordinal)
+    ) {
+        let id = ReservationId::compose(ordinal, position);
+        self.add_to_index(slot.user(), slot.request_hash(), id, slot.previous(), slots);
     }
 
     /// Adds the reservation `id` to its user's index, where the chain before it, which ends at

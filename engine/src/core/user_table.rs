@@ -204,21 +204,12 @@ impl UserTable {
         count > 0
     }
 
-    /// Whether lines for the next part are here already, or will not be asked for soon where there
-    /// are `users` at most.
-    pub(super) const fn is_stocked(&self, users: usize) -> bool {
-        let is_even = self.parts.len() == self.directory.len();
-        self.stocked.is_some() || (is_even && users < self.parts.len() * PART_USERS_CALM)
-    }
-
-    /// Keeps `lines` for the next part that is split.
-    pub(super) fn stock(&mut self, lines: Option<Lines>) {
-        self.stocked = lines;
-    }
-
-    /// The users, in no order that anything may rest on.
+    /// The users, part by part by the highest bits of their hashes, and by the lowest within one:
+    /// who adds them to another table in this order goes through that from one end to the other.
     pub(super) fn iter(&self) -> impl Iterator<Item = &User> {
-        self.parts.iter().flat_map(|part| part.users())
+        // The prefixes that lead to a part are neighbours.
+        let parts = self.directory.chunk_by(|one, next| one == next).filter_map(|it| it.first());
+        parts.flat_map(|part| self.parts[*part as usize].users())
     }
 
     /// Whether the user of `place` is there or may come there.
@@ -250,7 +241,12 @@ impl UserTable {
         let part = &mut self.parts[index as usize];
         let (lines, depth) = (part.lines.len(), part.depth);
         if lines < PART_LINES_MAX {
-            let old = std::mem::replace(part, Part::new(2 * lines, depth));
+            // One of several is to be large: see `allot`.
+            let larger = match depth {
+                0 => Part::new(2 * lines, depth),
+                _ => Part::of(self.stocked.take().unwrap_or_else(Lines::touched).0, depth),
+            };
+            let old = std::mem::replace(part, larger);
             old.users().for_each(|user| part.insert(self.hasher.hash_one(user.id), *user));
             part.assert_holds(old.count);
             return;
@@ -446,6 +442,31 @@ mod tests {
         (1..=6).for_each(|id| add_unit(&mut table, id));
         assert_eq!(table.parts.len(), 1);
         assert_eq!(table.parts[0].lines.len(), PART_LINES_MIN);
+    }
+
+    #[test]
+    fn a_table_that_was_allotted_takes_the_users_of_another_in_any_order_and_splits_nothing() {
+        let count = 20 * PART_USERS_MAX as u64;
+        let mut one = UserTable::new(FixedState::with_seed(7));
+        (1..=count).for_each(|id| add_unit(&mut one, id));
+        let in_order: Vec<User> = one.iter().copied().collect();
+        let hashes = in_order.iter().map(|user| prefix(one.hasher.hash_one(user.id), one.depth));
+        assert!(hashes.is_sorted(), "part by part");
+        let mut reversed = in_order.clone();
+        reversed.reverse();
+        for users in [in_order, reversed] {
+            let mut other = UserTable::new(FixedState::with_seed(7));
+            other.allot(users.len());
+            let parts = other.parts.len();
+            for user in &users {
+                let (place, found) = other.find(user.id);
+                assert_eq!(found, None);
+                *other.entry(place, user.id) = *user;
+            }
+            assert_eq!((other.parts.len(), other.count()), (parts, users.len()));
+            assert!(users.iter().all(|user| other.find(user.id).1 == Some(user)));
+            assert!(other.find(user(count + 1)).1.is_none());
+        }
     }
 
     #[test]

@@ -80,7 +80,7 @@ impl Engine {
             Ok(Adoption::New(body)) => {
                 let event = Event { at_ms: self.decision_ms(), body };
                 record(&mut shard, &mut batch, COMMAND_ROOM, std::iter::once(&event), 0);
-                directory.insert(ordinal, id);
+                assert!(directory.insert(ordinal, id), "ordinal {} is given twice", ordinal.get());
                 self.inner.provisions.expect(id, activity.available);
                 Ok(Adopted { id, known: false })
             }

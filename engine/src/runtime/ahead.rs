@@ -15,6 +15,8 @@ use std::panic::resume_unwind;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread::{self, Builder, Scope, ScopedJoinHandle};
 
+use crate::planted;
+
 /// Batches that wait to be done: enough that neither side stops for a pause of the other.
 const BATCHES_AHEAD: usize = 4;
 
@@ -111,7 +113,7 @@ impl<'env, S: Stage> Feed<'_, 'env, S> {
         let (hand, taken) = channel::<&'env mut S>();
         let (batches, waiting) = sync_channel(BATCHES_AHEAD);
         let (done, used) = channel();
-        let works = move || {
+        let works = planted::handed_on(move || {
             let Ok(stage) = taken.recv() else { return Ok(()) };
             for batch in waiting {
                 stage.apply(&batch)?;
@@ -119,7 +121,7 @@ impl<'env, S: Stage> Feed<'_, 'env, S> {
                 let _ = done.send(batch);
             }
             Ok(())
-        };
+        });
         let name = "engine-ahead".to_owned();
         self.side = match Builder::new().name(name).spawn_scoped(self.scope, works) {
             Ok(thread) => match hand.send(stage) {
@@ -206,6 +208,36 @@ mod tests {
             let cores = thread::available_parallelism().unwrap().get();
             assert_eq!(here, if cores > 1 { alone.min(100) } else { 100 });
         }
+    }
+
+    /// Tells under which planted fault each batch is done.
+    #[cfg(feature = "planted-bugs")]
+    #[derive(Default)]
+    struct Faulty(Vec<bool>);
+
+    #[cfg(feature = "planted-bugs")]
+    impl Stage for Faulty {
+        type Batch = ();
+        type Error = ();
+
+        fn apply(&mut self, (): &()) -> Result<(), ()> {
+            self.0.push(planted::has(planted::Bug::ReplayedAtAnotherTime));
+            Ok(())
+        }
+    }
+
+    #[cfg(feature = "planted-bugs")]
+    #[test]
+    fn a_planted_fault_of_this_thread_is_one_of_the_thread_that_it_starts() {
+        for bug in [None, Some(planted::Bug::ReplayedAtAnotherTime)] {
+            planted::choose(bug);
+            let mut faulty = Faulty::default();
+            let (given, done) =
+                beside(&mut faulty, 2, |feed| (0..9).all(|_| feed.give(()).is_ok()));
+            assert!(given && done.is_ok());
+            assert_eq!(faulty.0, [bug.is_some(); 9], "here and on the other thread");
+        }
+        planted::choose(None);
     }
 
     #[test]

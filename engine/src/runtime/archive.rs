@@ -122,6 +122,8 @@ impl Engine {
                 return Ok(false);
             };
             record(&mut shard, &mut batch, COMMAND_ROOM, events.iter(), 0);
+            assert!(shard.activity(id).is_none(), "activity {id} is archived and still sold");
+            assert!(shard.tombstone(id).is_some(), "activity {id} left nothing behind");
         }
         // After the shard's lock is free: the directory is never taken under it.
         self.inner.directory.write().forget_adopted(id);

@@ -172,7 +172,10 @@ impl Engine {
                 let key: Arc<str> = key.into();
                 let setting = control.table().get(&key).cloned();
                 let change = Change { shard_seq, key, setting };
-                self.inner.controls.waiting.lock().push_back(change);
+                let mut waiting = self.inner.controls.waiting.lock();
+                let last = waiting.back().map_or(0, |before| before.shard_seq);
+                assert!(last < shard_seq, "controls are published in the order of the log");
+                waiting.push_back(change);
                 Ok(true)
             }
         };

@@ -113,6 +113,9 @@ impl Directory {
         self.adopted_olds.retain(|_, id| !is_its(id));
         self.renumbered.retain(|id| !is_its(id));
         self.adopted.retain(|_, it| *it != activity);
+        let is_there = |id: &ReservationId| self.activity_of(*id).is_some();
+        debug_assert!(self.adopted_olds.values().all(is_there), "a number of nothing is kept");
+        debug_assert!(self.adopted_orders.values().all(is_there), "an order number of nothing");
     }
 
     /// The reservation that was adopted with this number of the older system.
@@ -188,7 +191,9 @@ impl Directory {
     /// The next ordinal, or `None` where all are used.
     pub(crate) fn next_ordinal(&self) -> Option<Ordinal> {
         let last = self.by_ordinal.last_key_value().map_or(0, |(ordinal, _)| ordinal.get());
-        Ordinal::new((last + 1).max(self.ordinal_min))
+        let next = Ordinal::new((last + 1).max(self.ordinal_min));
+        assert!(next.is_none_or(|next| self.of_ordinal(next).is_none()), "it is nobody's yet");
+        next
     }
 
     /// An id that no activity has: one more than the largest, so that ids tell the order of

@@ -80,8 +80,6 @@ pub(crate) struct Inner {
     pub(crate) serving_since_ms: AtomicU64,
     /// Whether the timer archives: see `archive_when_over`.
     pub(crate) archives: AtomicBool,
-    /// Scatters hash tables.
-    pub(crate) table_seed: u64,
     pub(crate) house: House,
 }
 

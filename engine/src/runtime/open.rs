@@ -230,7 +230,6 @@ impl Engine {
             None => random_key(&*device)?,
         };
         let fresh = Owner { request_hash_key, order_prefix };
-        let table_seed = random(&*device)?;
         let mut opening = Opening::begin(
             Arc::clone(&device),
             wal::OpenOptions {
@@ -251,7 +250,7 @@ impl Engine {
         let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
         let fresh = || Replayed {
             supplies: has_cores().then(Supplies::default),
-            ..Replayed::new(format.shard_count, &owner, table_seed, ())
+            ..Replayed::new(format.shard_count, &owner, ())
         };
         let mut replayed = begin(&mut opening, fresh)?;
         let (judged, applied) = replay(&mut replayed, |records| opening.replay_into(records));
@@ -313,7 +312,6 @@ impl Inner {
             supplies: Mutex::new(None),
             provisions: Arc::new(provisions),
             provider: Mutex::new(None),
-            table_seed: replayed.seed.table_seed,
             house,
             shards: replayed.shards.into_iter().map(shard).collect(),
             control: Mutex::new(replayed.control),

@@ -10,6 +10,8 @@
 use wal::OWNER_BYTES;
 
 use crate::core::ids::OrderPrefix;
+use crate::core::request::RequestHasher;
+use crate::core::shard::ShardSeed;
 
 /// The constants.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,6 +25,7 @@ impl Owner {
         let mut bytes = [0; OWNER_BYTES];
         bytes[..16].copy_from_slice(&self.request_hash_key);
         bytes[16..18].copy_from_slice(&self.order_prefix.get().to_le_bytes());
+        assert_eq!(Self::decode(&bytes), Some(*self), "the engine's constants must read back");
         bytes
     }
 
@@ -33,6 +36,18 @@ impl Owner {
         let order_prefix = OrderPrefix::new(u16::from_le_bytes([bytes[16], bytes[17]]))?;
         let reserved = bytes[18..].iter().all(|byte| *byte == 0);
         reserved.then_some(Self { request_hash_key, order_prefix })
+    }
+
+    /// What the shards of the directory are told at birth. Hash tables are scattered by a seed of
+    /// the directory, not of the process: the order in which a snapshot writes users is that of
+    /// the table which the next start fills with them.
+    pub(crate) fn shard_seed(&self) -> ShardSeed {
+        let requests = RequestHasher::new(&self.request_hash_key);
+        // Of a text that no request and no receipt has: whose hash SQL shows tells nothing of it.
+        let scattered = requests.hash("\0tables");
+        #[expect(clippy::cast_possible_truncation, reason = "half of it is a seed")]
+        let table_seed = scattered as u64;
+        ShardSeed { table_seed, requests }
     }
 }
 

@@ -191,7 +191,7 @@ impl Engine {
         let provisions = &self.inner.provisions;
         let mut books = provisions.books.lock();
         if books.running {
-            while !books.stopping && !(books.is_done() && self.inner.log.has_enough_spares()) {
+            while !(books.stopping || books.is_done() && self.inner.log.has_enough_spares()) {
                 // The log's own thread makes spares, and rings no bell here.
                 provisions.changed.wait_for(&mut books, SPARES_LOOK);
             }

@@ -73,6 +73,8 @@ impl Engine {
         let shards = ShardMarks::encode(marks, &mut buffer);
         let body = Body::SinkAdvanced { sink, lsn: lsn.0, shards };
         let event = Event { at_ms: self.inner.clock.now_ms(), body };
+        let is_durable = |(shard, seq): &(u16, u64)| *seq <= self.inner.log.durable_seq(*shard);
+        assert!(marks.iter().all(is_durable), "sink {sink} holds what the log does not: {marks:?}");
         assert_eq!(codec::check(&event), Ok(()), "a sink's note must be one that can be read");
         let shard_seq = {
             let mut control = self.inner.control.lock();

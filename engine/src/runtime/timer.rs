@@ -160,7 +160,9 @@ impl Engine {
             let Outcome::Accepted { events } = decide(&shard, activity, &command, at_ms) else {
                 break;
             };
+            let before = shard.applied_seq();
             record(&mut shard, &mut batch, RESTORE_ROOM, events.iter(), 0);
+            assert!(shard.applied_seq() > before, "what is due is given back, or this never ends");
         }
         Ok(Ticket { shard: index, shard_seq: shard.applied_seq() })
     }

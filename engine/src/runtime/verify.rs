@@ -99,7 +99,7 @@ fn has_moved(error: &OpenError) -> bool {
 fn look_through(mut inspecting: Inspecting<'_>) -> Result<VerifyReport, OpenError> {
     let format = *inspecting.format();
     let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
-    let mut replayed = Replayed::new(format.shard_count, &owner, 0, Book::default());
+    let mut replayed = Replayed::new(format.shard_count, &owner, Book::default());
     let whole = inspecting.is_whole();
     let mut from = None;
     let mut checks = Vec::new();
@@ -108,7 +108,7 @@ fn look_through(mut inspecting: Inspecting<'_>) -> Result<VerifyReport, OpenErro
             match load(snapshot, &mut replayed, |_| true) {
                 Ok(()) => from = Some(snapshot.lsn()),
                 Err(error) => {
-                    replayed = Replayed::new(format.shard_count, &owner, 0, Book::default());
+                    replayed = Replayed::new(format.shard_count, &owner, Book::default());
                     let line = format!("{}: {error}", snapshot.path());
                     replayed.witness.problems.push(line);
                 }

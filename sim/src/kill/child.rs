@@ -8,7 +8,7 @@ use std::thread;
 use wal::device::AppendChoice;
 use wal::{
     Busy, CONTROL_SHARD, Class, Format, Lane, Log, OWNER_BYTES, OpenOptions, Opening, PosixDevice,
-    Record, RetentionLimits, Ticket, record_bytes,
+    Record, RetentionLimits, SnapshotError, Ticket, record_bytes,
 };
 
 use super::SHARDS;
@@ -58,10 +58,15 @@ pub fn live(life: &Life) -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut found = Found::default();
     let mut opening = Opening::begin(Arc::new(device), options)?;
-    if let Some(mut snapshot) = opening.next_snapshot()? {
+    let is_loaded = opening.load_snapshot(&mut |snapshot| {
+        found = Found::default();
         while let Some(piece) = snapshot.next_piece()? {
             found.load(&piece.lane);
         }
+        Ok::<_, SnapshotError>(())
+    })?;
+    if !is_loaded {
+        found = Found::default();
     }
     let judged = opening.replay(&mut |record| {
         found.take(record, life.number);

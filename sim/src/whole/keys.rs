@@ -61,7 +61,7 @@ impl KeyHistory {
 
     /// Takes an event in.
     pub(super) fn take(&mut self, lsn: Lsn, event: &Event<'_>) {
-        let (moved, told) = self.readers.take(event);
+        let (moved, told) = self.readers.take(lsn, event);
         if let Some((activity, Figures { available, locked, sold })) = moved {
             let note = Entry::text(format_args!("{available} {locked} {sold}"), None);
             self.changes.push(Change {
@@ -138,7 +138,7 @@ impl KeyHistory {
             }
             let entry = Some(entry).filter(|it| it.ends_ms.is_none_or(|ends| ends > now_ms));
             let found = redis.get(key, now_ms);
-            let is_as_good = !healed && readers.is_as_good(key, found, entry);
+            let is_as_good = !healed && readers.is_as_good(key, reached, found, entry);
             if found != entry && !is_as_good && !excused(key) {
                 return Err(format!("O7: at LSN {reached} {key} is {found:?}, not {entry:?}"));
             }

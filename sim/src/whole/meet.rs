@@ -33,6 +33,11 @@ pub(super) fn meet(shop: &mut Shop) -> Result<(), Stop> {
         shop.follow(BATCHES_MAX, |_| Ok(()))?;
         shop.commit(0)?;
     }
+    if shop.sql.power_cut() > 0 {
+        return Err(Stop::Wrong(
+            "O7: all is told to be in SQL, and a power cut undoes some".into(),
+        ));
+    }
     if shop.failures != failures {
         return Err(Stop::Wrong("O11: the sink fails though nothing is wrong".into()));
     }

@@ -15,6 +15,8 @@ pub enum Bug {
     InsertIgnore,
     /// After an unclear COMMIT the batch is taken for written.
     UnclearIsDone,
+    /// The engine is told of a commit that a power cut may still undo.
+    UnsyncedAnnounced,
     /// A retried request that was not told its outcome is asked under a new id.
     RetryUnderNewId,
     /// The mirror's cursor moves in a call of its own, behind the keys.
@@ -33,6 +35,7 @@ impl Bug {
         Self::CursorOutside,
         Self::InsertIgnore,
         Self::UnclearIsDone,
+        Self::UnsyncedAnnounced,
         Self::RetryUnderNewId,
         Self::CursorApart,
         Self::ConfirmedUnsynced,

@@ -7,6 +7,7 @@ use std::fmt::Display;
 use bridge::redis::layouts::Layout;
 use engine::core::event::{Body, Definition, Event, Figures};
 use engine::core::ids::{ActivityId, OrderPrefix, ReservationId, UserId};
+use wal::Lsn;
 
 use super::redis::keyspace::{Content, Entry};
 
@@ -51,6 +52,8 @@ pub(super) struct Readers {
     held: BTreeMap<(ActivityId, UserId), u32>,
     created_ms: BTreeMap<ReservationId, u64>,
     given_back: BTreeSet<ReservationId>,
+    /// Where each result's reservation was last given back.
+    last_given_back: BTreeMap<String, Lsn>,
     /// Order numbers of what a user holds, by user and SKU.
     bought: BTreeMap<(UserId, u64), BTreeSet<String>>,
 }
@@ -70,20 +73,33 @@ impl Readers {
         }
     }
 
-    /// Whether `found` may stand where `due` is, until everything has healed: whether a reservation
-    /// is a dead letter the mirror asks of the engine, which is ahead of it.
-    pub(super) fn is_as_good(&self, key: &str, found: Option<&Entry>, due: Option<&Entry>) -> bool {
-        let shown = |entry: Option<&Entry>| {
-            entry.is_some_and(|it| *it == Entry::text(0, it.ends_ms))
-                || entry.is_some_and(|it| *it == Entry::text(1, it.ends_ms))
-        };
-        key.starts_with("flash_sale:result:") && shown(found) && shown(due)
+    /// Whether `found` may stand where `due` is at `reached`: an event that opens or closes a dead
+    /// letter is passed over where the engine, which is ahead, has given its units back by then, so
+    /// that the result stays what it was until the mirror reaches the give-back.
+    pub(super) fn is_as_good(
+        &self,
+        key: &str,
+        reached: Lsn,
+        found: Option<&Entry>,
+        due: Option<&Entry>,
+    ) -> bool {
+        let is_shown = |it: &&Entry| [0, 1].iter().any(|of| **it == Entry::text(of, it.ends_ms));
+        let shown = found.filter(is_shown).zip(due.filter(is_shown));
+        let is_passed_over = self.last_given_back.get(key).is_some_and(|lsn| *lsn > reached);
+        is_passed_over && shown.is_some_and(|(found, due)| found.ends_ms == due.ends_ms)
     }
 
     /// Takes an event in; the activity's figures behind it, and the keys that it changes.
-    pub(super) fn take(&mut self, event: &Event<'_>) -> (Option<(ActivityId, Figures)>, Vec<Told>) {
+    pub(super) fn take(
+        &mut self,
+        lsn: Lsn,
+        event: &Event<'_>,
+    ) -> (Option<(ActivityId, Figures)>, Vec<Told>) {
         let moved = self.know(event);
         let mut told = Vec::new();
+        if let Body::Restored { reservation, .. } = event.body {
+            self.last_given_back.insert(result(reservation), lsn);
+        }
         match self.layout {
             Layout::Flashsale | Layout::Cluster => self.flashsale(event, moved, &mut told),
             Layout::FlashSale => self.flash_sale(event, moved, &mut told),

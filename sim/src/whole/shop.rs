@@ -8,9 +8,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use bridge::follow::{FollowError, Follower, Step};
 use bridge::redis::layouts::Layout;
-use bridge::sql::sink::{OrderOptions, SINK_NAME};
+use bridge::sql::sink::SINK_NAME;
 use engine::core::ids::{ActivityId, ReservationId};
 use engine::{Busy, Engine, EngineOptions, Pending, PublicStatus, Purchase, Refused, TimeSource};
 use wal::device::sim::{Fate, Image, SimDevice};
@@ -80,6 +79,8 @@ pub(super) struct Shop {
     pub(super) random: Random,
     /// Crashes, for the report.
     pub(super) crashes: u64,
+    /// Commits of the database that its machine took back, for the report.
+    pub(super) commits_undone: u64,
     /// Meetings with the database that failed, for the report.
     pub(super) failures: u64,
     /// Segments of the log that were given back, for the report.
@@ -106,6 +107,7 @@ impl Shop {
             asked: Vec::new(),
             random: Random(seed),
             crashes: 0,
+            commits_undone: 0,
             failures: 0,
             segments_retired: 0,
             portions_filled: 0,
@@ -258,8 +260,13 @@ impl Shop {
         let doubts = std::mem::take(&mut self.asked).into_iter();
         self.told.in_doubt.extend(doubts.map(|asked| (asked.request, asked.quantity)));
         let random = &mut self.random;
+        // A database may have a machine of its own.
+        let fate = random.below(8);
+        if fate > 0 && random.below(2) == 0 {
+            self.commits_undone += self.sql.power_cut();
+        }
         // As a disk does it: mostly all or nothing, sometimes anything.
-        let image = match random.below(8) {
+        let image = match fate {
             0 => image.killed(),
             1 | 2 => image.power_cut(|_| Fate::Old, |_| false),
             3 | 4 => image.power_cut(|_| Fate::New, |_| true),
@@ -290,46 +297,6 @@ impl Shop {
         engine.close().map_err(|_| Stop::LogFailed)?;
         self.engine = None;
         Ok(())
-    }
-
-    /// Lets the bridge follow for `steps` batches, with `between` before each.
-    pub(super) fn follow(
-        &mut self,
-        steps: u64,
-        mut between: impl FnMut(&mut Self) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
-        let host = self.host()?;
-        let run = self.crashes;
-        let store = self.sql.clone();
-        let options = OrderOptions::default();
-        let met = ready(Follower::meet(&host, store, options));
-        let mut follower = match met {
-            Ok(follower) => follower.with_records_max(1 + self.random.index(40)),
-            Err(error) => return self.pass_over(&error),
-        };
-        for _ in 0..steps {
-            between(self)?;
-            if self.crashes != run || self.engine.is_none() {
-                return Ok(());
-            }
-            match ready(follower.step()) {
-                Ok(Step::Applied { .. }) => {}
-                Ok(Step::Filled { .. }) => self.portions_filled += 1,
-                Ok(Step::CaughtUp) => return Ok(()),
-                Err(error) => return self.pass_over(&error),
-            }
-        }
-        Ok(())
-    }
-
-    fn pass_over(&mut self, error: &FollowError) -> Result<(), Stop> {
-        self.failures += 1;
-        match error.is_transient() {
-            true => Ok(()),
-            // It halts and names the row; a person moves that aside.
-            false if self.sql.move_stranger_aside() => Ok(()),
-            false => Err(Stop::Wrong(format!("O7: the sink can't go on: {error}"))),
-        }
     }
 
     /// Looks at a reservation as its buyer does.

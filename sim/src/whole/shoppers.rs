@@ -46,12 +46,13 @@ enum Kind {
     Remember,
     FailOver,
     Replace,
+    SqlPowerCut,
     Snapshot,
     RememberRedis,
     Strike(Blow),
 }
 
-const KINDS: [(Kind, u64); 25] = [
+const KINDS: [(Kind, u64); 26] = [
     (Kind::Buy, 40),
     (Kind::Repeat, 12),
     (Kind::BuyOtherwise, 3),
@@ -69,6 +70,7 @@ const KINDS: [(Kind, u64); 25] = [
     (Kind::Remember, 3),
     (Kind::FailOver, 1),
     (Kind::Replace, 1),
+    (Kind::SqlPowerCut, 4),
     (Kind::Snapshot, 4),
     (Kind::RememberRedis, 3),
     (Kind::Strike(Blow::Down), 2),
@@ -198,6 +200,7 @@ fn act(shop: &mut Shop, kind: Kind, rates: &Rates) -> Result<(), Stop> {
             shop.sql.fail_over();
         }
         Kind::Replace => shop.sql.replace(),
+        Kind::SqlPowerCut => shop.commits_undone += shop.sql.power_cut(),
         Kind::Snapshot => shop.snapshot()?,
         Kind::RememberRedis => shop.redis.remember(),
         Kind::Strike(blow) => shop.strike(blow)?,

@@ -1,20 +1,19 @@
 //! A database in memory, as the projection sees one, that fails in the ways databases fail.
 //!
 //! It keeps what a transaction promises and nothing more: a commit is all or nothing, a key is
-//! unique, and what was committed stays, until it is told to come back as an older self
+//! unique, and what was committed to last stays, until it is told to come back as an older self
 //! ([`SimSql::fail_over`]), as a replica does that was behind, or empty ([`SimSql::replace`]).
 //!
-//! | what befalls an operation | what is left |
+//! | what befalls it | what is left |
 //! |---|---|
-//! | refused: a deadlock, a lost connection | nothing of the transaction |
+//! | an operation is refused: a deadlock, a lost connection | nothing of the transaction |
 //! | COMMIT is done and its answer lost | all of it, and nobody knows |
 //! | COMMIT is lost on its way | nothing of it, and nobody knows |
+//! | its machine stops ([`SimSql::power_cut`]) | what was to last, and the first of what follows |
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
 use std::rc::Rc;
-
-use engine::core::ids::ReservationId;
 
 use bridge::sql::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value};
 
@@ -22,14 +21,13 @@ use super::relations::{Database, Key, Row, key_of, owned};
 use crate::fates::Random;
 use crate::whole::planted::{self, Bug};
 
+mod machine;
+
 /// Every so many users there is one whose orders no table can hold.
 pub(super) const POISON_EVERY: i64 = 7;
 
 /// What a stranger's order has beside its number.
 const ORDER_COLUMNS: [&str; 2] = ["user_activity_key", "purchase_slot"];
-
-/// Older selves that are kept.
-const OLDER_KEPT: usize = 4;
 
 /// How often an operation fails, in a thousand.
 #[derive(Clone, Copy, Default, Debug)]
@@ -42,8 +40,15 @@ pub(super) struct Rates {
     pub(super) commit_lost: u64,
 }
 
+/// What takes a transaction back: what was there, in the order in which it was written over.
+type Undo = Vec<(&'static str, Key, Option<Rc<Row>>)>;
+
 struct Shared {
     database: Database,
+    /// The commits behind the last that lasts, the oldest first.
+    unsynced: Vec<Undo>,
+    /// Machines that stopped under it: a connection ends with the life in which it began.
+    lives: u64,
     older: Vec<Database>,
     random: Random,
     rates: Rates,
@@ -54,16 +59,22 @@ struct Shared {
 }
 
 impl Shared {
-    fn come_back_as(&mut self, database: Database) {
-        self.database = database;
-        self.stranger = None;
-        self.fail_overs += 1;
+    fn take_back(&mut self, undo: Undo) {
+        for (table, key, before) in undo.into_iter().rev() {
+            self.database.set(table, &key, before);
+        }
     }
 }
 
 /// A connection to the database; clones see the same one.
 #[derive(Clone)]
-pub(super) struct SimSql(Rc<RefCell<Shared>>);
+pub(super) struct SimSql {
+    shared: Rc<RefCell<Shared>>,
+    /// The life of the database that it began in.
+    life: u64,
+    /// Whether its next commits last.
+    lasts: bool,
+}
 
 fn lost() -> StoreError {
     sqlx::Error::WorkerCrashed.into()
@@ -72,8 +83,10 @@ fn lost() -> StoreError {
 impl SimSql {
     /// An empty database.
     pub(super) fn new(seed: u64) -> Self {
-        Self(Rc::new(RefCell::new(Shared {
+        let shared = Shared {
             database: Database::default(),
+            unsynced: Vec::new(),
+            lives: 0,
             older: Vec::new(),
             random: Random(seed),
             rates: Rates::default(),
@@ -81,47 +94,24 @@ impl SimSql {
             commits: 0,
             fail_overs: 0,
             stranger: None,
-        })))
+        };
+        Self { shared: Rc::new(RefCell::new(shared)), life: 0, lasts: true }
+    }
+
+    /// A new connection.
+    pub(super) fn connect(&self) -> Self {
+        let life = self.shared.borrow().lives;
+        Self { shared: Rc::clone(&self.shared), life, lasts: true }
     }
 
     /// Fails this often from now on.
     pub(super) fn set_rates(&self, rates: Rates) {
-        self.0.borrow_mut().rates = rates;
+        self.shared.borrow_mut().rates = rates;
     }
 
     /// Goes away, or comes back.
     pub(super) fn set_down(&self, is_down: bool) {
-        self.0.borrow_mut().is_down = is_down;
-    }
-
-    /// Keeps what it holds now, to come back as.
-    pub(super) fn remember(&self) {
-        let mut shared = self.0.borrow_mut();
-        let now = shared.database.clone();
-        shared.older.push(now);
-        if shared.older.len() > OLDER_KEPT {
-            shared.older.remove(0);
-        }
-    }
-
-    /// Comes back as one of its older selves; whether there was one.
-    pub(super) fn fail_over(&self) -> bool {
-        let mut shared = self.0.borrow_mut();
-        if shared.older.is_empty() {
-            return false;
-        }
-        let count = shared.older.len();
-        let at = shared.random.index(count);
-        // What is newer than that self never happened.
-        shared.older.truncate(at + 1);
-        let older = shared.older[at].clone();
-        shared.come_back_as(older);
-        true
-    }
-
-    /// Another one stands in its place, in which nothing was ever written.
-    pub(super) fn replace(&self) {
-        self.0.borrow_mut().come_back_as(Database::default());
+        self.shared.borrow_mut().is_down = is_down;
     }
 
     /// Puts a row of somebody else where the order of that number belongs, if nothing is there.
@@ -129,7 +119,7 @@ impl SimSql {
         let key = key_of([Value::text(order_no)].iter());
         let names = ORDER_COLUMNS.iter().map(|name| (*name, Value::Null));
         let row: Row = names.chain([("order_no", Value::text(order_no.to_owned()))]).collect();
-        let mut shared = self.0.borrow_mut();
+        let mut shared = self.shared.borrow_mut();
         let orders = shared.database.relations.get("orders");
         let is_free = orders.is_none_or(|orders| !orders.rows.contains_key(&key));
         if shared.stranger.is_none() && is_free {
@@ -140,39 +130,26 @@ impl SimSql {
 
     /// Moves the stranger's row aside; whether there was one.
     pub(super) fn move_stranger_aside(&self) -> bool {
-        let mut shared = self.0.borrow_mut();
+        let mut shared = self.shared.borrow_mut();
         let Some(key) = shared.stranger.take() else { return false };
         shared.database.set("orders", &key, None);
         true
     }
 
-    /// Whether the reservation has a row.
-    pub(super) fn holds(&self, id: ReservationId) -> bool {
-        let key = key_of([Value::integer(id.get())].iter());
-        let shared = self.0.borrow();
-        let relation = shared.database.relations.get("flashsale_pre_deductions");
-        relation.is_some_and(|relation| relation.rows.contains_key(&key))
-    }
-
-    /// Whether it always was what it said it was.
-    pub(super) fn never_failed_over(&self) -> bool {
-        self.0.borrow().fail_overs == 0
-    }
-
     /// Transactions committed.
     pub(super) fn commits(&self) -> u64 {
-        self.0.borrow().commits
+        self.shared.borrow().commits
     }
 
     /// The rows of a table, each by its columns.
     pub(super) fn rows(&self, table: &str) -> Vec<Rc<Row>> {
-        let shared = self.0.borrow();
+        let shared = self.shared.borrow();
         let relation = shared.database.relations.get(table);
         relation.map_or_else(Vec::new, |it| it.rows.values().cloned().collect())
     }
 
     fn fails(&self, rate: impl FnOnce(&Rates) -> u64) -> bool {
-        let mut shared = self.0.borrow_mut();
+        let mut shared = self.shared.borrow_mut();
         let rate = rate(&shared.rates);
         shared.is_down || shared.random.below(1_000) < rate
     }
@@ -182,17 +159,29 @@ impl Store for SimSql {
     type Transaction<'a> = SimTransaction;
 
     async fn begin(&mut self) -> Result<SimTransaction, StoreError> {
-        if self.fails(|rates| rates.refused) {
+        if self.life != self.shared.borrow().lives || self.fails(|rates| rates.refused) {
             return Err(lost());
         }
-        Ok(SimTransaction { sql: self.clone(), undo: Vec::new(), is_done: false })
+        Ok(SimTransaction {
+            sql: self.clone(),
+            undo: Vec::new(),
+            has_changed: false,
+            is_done: false,
+        })
+    }
+
+    fn set_lasting(&mut self, lasting: bool) -> bool {
+        self.lasts = lasting;
+        lasting || planted::is(Bug::UnsyncedAnnounced)
     }
 }
 
 /// A transaction; dropped, it is undone.
 pub(super) struct SimTransaction {
     sql: SimSql,
-    undo: Vec<(&'static str, Key, Option<Rc<Row>>)>,
+    undo: Undo,
+    /// A row is another than before: SQLite syncs no commit that changes nothing.
+    has_changed: bool,
     is_done: bool,
 }
 
@@ -203,7 +192,8 @@ impl SimTransaction {
 
     /// Puts a row where `key` is, or none; what was there can be put back.
     fn set(&mut self, table: &'static str, key: Key, row: Option<Rc<Row>>) {
-        let before = self.sql.0.borrow_mut().database.set(table, &key, row);
+        let before = self.sql.shared.borrow_mut().database.set(table, &key, row.clone());
+        self.has_changed |= before != row;
         self.undo.push((table, key, before));
     }
 }
@@ -213,10 +203,8 @@ impl Drop for SimTransaction {
         if self.is_done {
             return;
         }
-        let mut shared = self.sql.0.borrow_mut();
-        for (table, key, before) in self.undo.drain(..).rev() {
-            shared.database.set(table, &key, before);
-        }
+        let undo = std::mem::take(&mut self.undo);
+        self.sql.shared.borrow_mut().take_back(undo);
     }
 }
 
@@ -235,7 +223,7 @@ impl Transaction for SimTransaction {
                 refused.push(index);
                 continue;
             }
-            let taken = self.sql.0.borrow().database.is_taken(table.name, &key, &row);
+            let taken = self.sql.shared.borrow().database.is_taken(table.name, &key, &row);
             if taken && planted::is(Bug::InsertIgnore) {
                 continue;
             }
@@ -263,7 +251,7 @@ impl Transaction for SimTransaction {
         for values in rows.values(0, rows.len()).chunks(table.columns.len()) {
             let (wanted, changes) = values.split_at(table.key_columns);
             let (names, changed) = table.columns.split_at(table.key_columns);
-            let found = self.sql.0.borrow().database.find(table.name, names, wanted);
+            let found = self.sql.shared.borrow().database.find(table.name, names, wanted);
             for (key, row) in found {
                 let mut row = Row::clone(&row);
                 row.extend(changed.iter().copied().zip(changes.iter().map(owned)));
@@ -287,7 +275,7 @@ impl Transaction for SimTransaction {
         for values in rows.values(0, rows.len()).chunks(table.columns.len()) {
             let names = &table.columns[..table.key_columns];
             let wanted = &values[..table.key_columns];
-            let found = self.sql.0.borrow().database.find(table.name, names, wanted);
+            let found = self.sql.shared.borrow().database.find(table.name, names, wanted);
             for (key, _) in found {
                 self.set(table.name, key, None);
                 hit += 1;
@@ -305,7 +293,7 @@ impl Transaction for SimTransaction {
             return Ok(Vec::new());
         }
         self.meet()?;
-        Ok(self.sql.0.borrow().database.select(lookup, keys))
+        Ok(self.sql.shared.borrow().database.select(lookup, keys))
     }
 
     async fn commit(mut self) -> Result<(), StoreError> {
@@ -313,7 +301,14 @@ impl Transaction for SimTransaction {
             return if planted::is(Bug::UnclearIsDone) { Ok(()) } else { Err(lost()) };
         }
         self.is_done = true;
-        self.sql.0.borrow_mut().commits += 1;
+        let undo = std::mem::take(&mut self.undo);
+        let mut shared = self.sql.shared.borrow_mut();
+        shared.commits += 1;
+        shared.unsynced.push(undo);
+        if self.sql.lasts && self.has_changed {
+            shared.unsynced.clear();
+        }
+        drop(shared);
         if self.sql.fails(|rates| rates.answer_lost) { Err(lost()) } else { Ok(()) }
     }
 }

@@ -122,6 +122,8 @@ pub fn repair(
     let end = find_end(device, &control, &ids, first_lost)?;
     let behind: Vec<SegmentId> =
         ids.iter().copied().filter(|id| *id >= end.header.segment_id).collect();
+    assert!(end.at.last_lsn.plus(1) == first_lost, "what is given up begins where it was asked");
+    assert!(behind.first() == Some(&end.header.segment_id), "the end lies in the first of them");
     let mut last_lsn = None;
     for id in &behind {
         let from = if *id == end.header.segment_id { end.at.offset } else { FRAMES_AT };
@@ -152,6 +154,7 @@ pub fn repair(
     control.active_segment = end.header.segment_id;
     control.active_stamp = end.header.stamp;
     control.clean_end = None;
+    assert!(control.oldest_needed_segment <= control.active_segment, "W7: what is needed stays");
     control.write(&*control_file).map_err(io_error(device, "write", CONTROL_PATH))?;
     loss.originals = originals.names;
     Ok(Repaired::Cut(loss))

@@ -29,17 +29,6 @@ impl Candidates {
         Ok(Self { left, start: None, damaged: Vec::new() })
     }
 
-    /// The newest not tried yet that is whole: read from its first byte to its last before anyone
-    /// believes any of it.
-    pub(crate) fn next(
-        &mut self,
-        device: &dyn Device,
-        control: &Control,
-        progress: &Progress,
-    ) -> Result<Option<SnapshotReader>, OpenError> {
-        self.find(|info| open(device, control, info, progress))
-    }
-
     /// Gives the newest ones not tried yet to `load`, which reads each to its end, until one is
     /// whole and is taken. Tells whether one was.
     pub(crate) fn load<E: fmt::Display>(
@@ -95,7 +84,7 @@ impl Candidates {
         Ok(None)
     }
 
-    pub(crate) fn reject(&mut self, why: &dyn fmt::Display) {
+    fn reject(&mut self, why: &dyn fmt::Display) {
         if let Some((info, start)) = self.start.take() {
             let why = why.to_string();
             let names_itself = why.starts_with(&start.path);
@@ -113,6 +102,7 @@ impl Candidates {
     /// it, whose turn to be read has not come.
     pub(crate) fn kept(&self) -> Vec<SnapshotInfo> {
         let all: Vec<_> = self.left.iter().chain(self.start.as_ref().map(|(it, _)| it)).collect();
+        assert!(all.is_sorted_by(|one, next| one.lsn < next.lsn), "the newest ones are the last");
         let surplus = all.len().saturating_sub(SNAPSHOTS_KEPT);
         all.into_iter().skip(surplus).copied().collect()
     }
@@ -123,6 +113,7 @@ impl Candidates {
     }
 }
 
+/// A snapshot that is whole: it was read from its first byte to its last.
 pub(crate) fn open(
     device: &dyn Device,
     control: &Control,

@@ -163,6 +163,10 @@ const PAYLOAD_CRC_AT: usize = INDEX_AT + 8;
 const PIECE_RESERVED_AT: usize = PAYLOAD_CRC_AT + 4;
 const PIECE_CRC_AT: usize = PIECE_RESERVED_AT + 8;
 const _: () = assert!(PIECE_CRC_AT + 4 == PIECE_HEADER_BYTES);
+const _: () = assert!(
+    PIECE_HEADER_BYTES + ITEM_HEADER_BYTES + u16::MAX as usize <= PIECE_BYTES_MAX,
+    "the longest item fits a piece"
+);
 
 /// What a piece's header says, its CRC checked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

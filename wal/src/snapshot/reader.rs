@@ -283,14 +283,16 @@ impl SnapshotReader {
         }
         let payload = PIECE_HEADER_BYTES..PIECE_HEADER_BYTES + header.payload_bytes as usize;
         let padded = round_up(payload.end);
-        self.total.update(self.buffer.bytes().get(..padded).unwrap_or_default());
+        assert!(padded <= self.buffer.bytes().len(), "what is summed up was read");
+        self.total.update(&self.buffer.bytes()[..padded]);
         self.offset += padded as u64;
+        assert!(self.offset + BLOCK <= self.bytes, "pieces end before the foot");
         self.progress.advance(padded as u64);
         self.pieces += 1;
         self.items += u64::from(header.items);
         self.lanes.extend(header.last.then_some(lane));
         self.open = (!header.last).then_some(lane);
-        let items = self.buffer.bytes().get(payload).unwrap_or_default();
+        let items = &self.buffer.bytes()[payload];
         Ok(Some(Piece { lane, last: header.last, items }))
     }
 

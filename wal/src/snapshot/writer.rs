@@ -94,6 +94,7 @@ impl SnapshotWriter {
         let head = header.encode();
         writer.piece.bytes_mut()[..head.len()].copy_from_slice(&head);
         writer.write(head.len())?;
+        assert!(writer.offset == BLOCK, "pieces begin behind the head");
         Ok(writer)
     }
 
@@ -142,6 +143,7 @@ impl SnapshotWriter {
         self.piece.bytes_mut()[self.piece_bytes..][..item.len()].copy_from_slice(&item);
         self.piece_bytes += item.len();
         self.piece_items += 1;
+        assert!(self.piece_bytes <= PIECE_BYTES_MAX, "a piece fits what its reader has room for");
         self.item = item;
         Ok(())
     }
@@ -190,6 +192,7 @@ impl SnapshotWriter {
     fn end_lane(&mut self) -> io::Result<()> {
         if self.lane.is_some() {
             self.end_piece(true)?;
+            assert!(self.piece_items == 0, "a lane takes all its items along");
             self.lane = None;
         }
         Ok(())
@@ -197,6 +200,7 @@ impl SnapshotWriter {
 
     fn end_piece(&mut self, last: bool) -> io::Result<()> {
         let Some(lane) = self.lane else { return Ok(()) };
+        assert!(last || self.piece_items > 0, "only the end of a lane may be empty");
         let stamp = self.header.stamp;
         let payload = &self.piece.bytes()[PIECE_HEADER_BYTES..self.piece_bytes];
         let header = PieceHeader {

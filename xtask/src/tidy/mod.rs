@@ -56,6 +56,11 @@ impl fmt::Display for Problem {
     }
 }
 
+/// For each line of a Rust file, whether it belongs to a test.
+pub(crate) fn test_lines(path: &str, text: &str) -> Vec<bool> {
+    rust::Rust::new(path, text).is_test
+}
+
 /// Checks the working tree and prints every problem.
 ///
 /// # Errors

@@ -287,6 +287,7 @@ fn archive(activity: &Activity, id: ActivityId) -> Result<Tombstone, ApplyError>
     if !activity.is_settled() {
         return Err(ApplyError::Unsettled(id));
     }
+    assert!(activity.oldest_unpaid().is_none(), "W17: activity {id} goes and waits to be paid");
     let (ordinal, end_ms) = (activity.ordinal, activity.terms.end_ms);
     Ok(Tombstone { ordinal, end_ms, refunds: Refunds::new() })
 }

@@ -87,7 +87,12 @@ pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Resu
     if let Some(payment_no) = it.payment_no {
         activity.payments.insert(reservation, payment_no.into());
     }
-    activity.adopted_unpaid.remove(&(slot.created_ms(), reservation));
+    let waited = activity.adopted_unpaid.remove(&(slot.created_ms(), reservation));
+    let is_adopted = activity.own_position(reservation).is_none();
+    assert!(
+        waited == (is_adopted && status == Status::Reserved),
+        "W17: the timer waits for {reservation} where it is adopted and unpaid, and only there"
+    );
     if let Some(slot) = activity.slot_mut(reservation) {
         slot.set_status(it.status, now.at_ms);
     }
@@ -125,7 +130,10 @@ pub(super) fn changed(
             let (status, transaction) = (PaymentStatus::Pending, Box::default());
             let channel = channel.into();
             let payment = Payment { attempt, channel, amount, expires_ms, status, transaction };
-            activity.openings.entry(reservation).or_default().push(payment);
+            let payments = activity.openings.entry(reservation).or_default();
+            let last = payments.last().map_or(0, |it| it.attempt);
+            assert!(last < attempt, "payment {attempt} of {reservation} comes after {last}");
+            payments.push(payment);
             Ok(())
         }
         Body::PaymentRecorded { reservation, payment_no, transaction, verdict, .. } => {

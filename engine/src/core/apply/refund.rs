@@ -113,11 +113,13 @@ pub(super) fn note(shard: &mut Shard, event: &Event<'_>, shard_seq: u64) {
                 requested_ms: event.at_ms,
                 shard_seq,
             };
-            shard.open_refunds.insert((reservation, refund_no.into()), it);
+            let before = shard.open_refunds.insert((reservation, refund_no.into()), it);
+            assert!(before.is_none(), "refund {refund_no} of {reservation} is open twice");
         }
         Body::RefundSettled { reservation, refund_no, .. }
         | Body::RefundFailed { reservation, refund_no, .. } => {
-            shard.open_refunds.remove(&(reservation, refund_no.into()));
+            let open = shard.open_refunds.remove(&(reservation, refund_no.into()));
+            assert!(open.is_some(), "refund {refund_no} of {reservation} ends and was not open");
         }
         _ => {}
     }

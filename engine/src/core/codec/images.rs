@@ -6,21 +6,23 @@
 //! byte (0 open, 1 delivered, 2 rolled back) and a sequence, 0 unless delivered.
 //!
 //! An activity's items follow its `Activity`, up to the next `Activity` or `Archived`: first its
-//! reservations by position, then the adopted ones by id, then the rest in any order, but that a
-//! `User` stands anywhere, best not far behind its user's last reservation. Activities ascend by
-//! id, so that equal states give equal bytes but for the order of users, payments and operations.
+//! reservations by position, then its users, then the adopted reservations by id, then the rest in
+//! any order. Users may stand in any order, too; this build writes them in that of the table that
+//! holds them, so that the table of who loads them is filled from one end to the other. Activities
+//! ascend by id, so that equal states give equal bytes but for the order of users, payments and
+//! operations. `Link` is a position as 4 bytes, 0 for none.
 
 use super::fields::{
     Activity, ActivityOrdinal, AnyReservation, Attempt, Code, Flag, Marks, Money, Number, Quantity,
     Reservation, Terms, Time, UnitFigures, Units, User, Version,
 };
 use super::reader::Reader;
-use super::state_fields::{Hash, Letter, Paying, Refunding, put_field};
+use super::state_fields::{Hash, Letter, Link, Paying, Refunding, put_field};
 use super::texts::{Bytes, Short};
 use super::writer::Writer;
 use super::{CodecError, Name, Note, PaymentNo, RefundNo, RequestId, Transaction, take_field};
 use crate::core::event::{Definition, Figures, RefundScope, ShardMarks, Status};
-use crate::core::ids::{ActivityId, Ordinal, ReservationId, UserId};
+use crate::core::ids::{ActivityId, Ordinal, Position, ReservationId, UserId};
 use crate::core::limits::{
     CONTROL_KEY_BYTES_MAX, CONTROL_VALUE_BYTES_MAX, NAME_BYTES_MAX, ORDER_NO_BYTES_MAX,
     PAYMENT_NO_BYTES_MAX,
@@ -68,6 +70,7 @@ macro_rules! layout {
             writer.flush();
         }
 
+        #[inline(always)]
         fn take<'a>(kind: u8, reader: &mut Reader<'a>) -> Result<Image<'a>, CodecError> {
             Ok(match kind {
                 $($kind => Image::$image { $(
@@ -129,6 +132,8 @@ layout! {
         shard_seq: Number as u64,
         /// Keyed hash of its request id.
         request_hash: Hash as u128,
+        /// Its user's reservation before it in this activity.
+        previous: Link as Option<Position>,
     }
     /// A reservation whose id came from elsewhere.
     3 Adopted {
@@ -155,12 +160,14 @@ layout! {
         /// Its order number there; empty where it follows from the id.
         order_no: Short<0, ORDER_NO_BYTES_MAX> as &'a str,
     }
-    /// What a user holds.
+    /// What is known of a user.
     4 User {
         /// The user.
         user: User as UserId,
-        /// Units.
+        /// Units that the user holds.
         held: Units as u32,
+        /// The user's newest reservation that was accepted here.
+        last: Link as Option<Position>,
     }
     /// The payment that paid a reservation.
     5 Payment {
@@ -300,6 +307,7 @@ layout! {
 ///
 /// # Errors
 /// What is wrong with the bytes: see [`CodecError`].
+#[inline(always)]
 pub fn decode_image(kind: u8, version: u8, body: &[u8]) -> Result<Image<'_>, CodecError> {
     if version != IMAGE_VERSION && IMAGE_KINDS.iter().any(|(known, _)| *known == kind) {
         return Err(CodecError::UnknownVersion { kind, version });

@@ -3,6 +3,7 @@
 use super::fields::Field;
 use super::reader::Reader;
 use super::writer::Writer;
+use crate::core::ids::Position;
 use crate::core::side::{DeadLetterState, PaymentStatus, RefundStatus};
 
 /// The keyed hash of a request id.
@@ -21,6 +22,28 @@ impl Field for Hash {
 
     fn take<'a>(reader: &mut Reader<'a>) -> Option<u128> {
         Some(u128::from(reader.u64()?) | u128::from(reader.u64()?) << 64)
+    }
+}
+
+/// A reservation of the same activity by its position, or none.
+pub(super) struct Link;
+
+impl Field for Link {
+    type Value<'a> = Option<Position>;
+
+    #[inline(always)]
+    fn fits(_value: Option<Position>) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn put(value: Option<Position>, out: &mut Writer<'_>) {
+        out.fixed(value.map_or(0, Position::get).to_le_bytes());
+    }
+
+    #[inline]
+    fn take<'a>(reader: &mut Reader<'a>) -> Option<Option<Position>> {
+        reader.u32().map(Position::new)
     }
 }
 

@@ -25,6 +25,7 @@ impl<'a> Writer<'a> {
         if self.count + N > GATHERED_MAX {
             self.flush();
         }
+        const { assert!(N <= GATHERED_MAX, "a fixed field fits what is gathered") };
         self.gathered[self.count..self.count + N].copy_from_slice(&bytes);
         self.count += N;
     }

@@ -69,6 +69,8 @@ pub(super) fn open<'a>(
     let expires_ms = if pay_before_ms > at_ms { wanted_ms.min(pay_before_ms) } else { wanted_ms };
     let amount = activity.amount(slot);
     let expires_ms = expires_ms.min(TIME_MS_MAX);
+    assert!(expires_ms >= at_ms, "a payment is opened for the time to come");
+    assert!(attempt > slot.attempts(), "no two payments of {reservation} have one number");
     Ok(one(Body::PaymentOpened { activity: id, reservation, attempt, channel, amount, expires_ms }))
 }
 
@@ -94,6 +96,7 @@ pub(super) fn record<'a>(
         Some(verdict) => (verdict, None),
         None => honour(activity, id, slot, command, course),
     };
+    assert_honoured(verdict, second.as_ref());
     Ok(with(recorded(id, command, verdict), second))
 }
 
@@ -194,7 +197,32 @@ fn record_archived<'a>(
         _ => None,
     };
     let second = note.map(|note| refund(id, user, command, note));
+    assert_honoured(verdict, second.as_ref());
     Ok(with(recorded(id, command, verdict), second))
+}
+
+/// Money that comes pays an order or goes back, by its verdict, and never both nor neither.
+///
+/// # Panics
+/// Where the event beside the verdict is another.
+fn assert_honoured(verdict: PaymentVerdict, second: Option<&Body<'_>>) {
+    let fits = match second {
+        Some(Body::Confirmed { .. } | Body::Reinstated { .. }) => {
+            verdict == PaymentVerdict::Accepted
+        }
+        Some(Body::RefundRequested { .. }) => {
+            matches!(verdict, PaymentVerdict::Late | PaymentVerdict::SecondPayment)
+        }
+        Some(_) => false,
+        None => matches!(
+            verdict,
+            PaymentVerdict::Failed
+                | PaymentVerdict::Repeated
+                | PaymentVerdict::Unknown
+                | PaymentVerdict::WrongAmount
+        ),
+    };
+    assert!(fits, "a payment's verdict is {verdict:?}, and beside it stands {second:?}");
 }
 
 const LATE: &str = "the payment came too late";

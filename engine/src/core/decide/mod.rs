@@ -21,6 +21,7 @@ pub use self::callback::unknown_payment;
 pub use self::control::{SetControl, clear_control, set_control};
 pub use self::purchase::{Purchase, reserve};
 
+use super::codec;
 use super::command::{Answer, Command, Refusal};
 use super::event::{Body, Event};
 use super::ids::ActivityId;
@@ -56,6 +57,18 @@ impl<'a> Events<'a> {
     /// The events, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Event<'a>> {
         std::iter::once(&self.first).chain(self.others.iter().flatten())
+    }
+
+    /// What a decision about `id` has come to.
+    ///
+    /// # Panics
+    /// Where it moves another activity.
+    fn of(id: ActivityId, at_ms: u64, first: Body<'a>, others: [Option<Body<'a>>; 2]) -> Self {
+        let event = |body| Event { at_ms, body };
+        let events = Self { first: event(first), others: others.map(|body| body.map(event)) };
+        let is_its = |event: &Event<'_>| codec::activity(&event.body) == Some(id);
+        assert!(events.iter().all(is_its), "a decision about {id} moves another: {events:?}");
+        events
     }
 
     const fn one(first: Event<'a>) -> Self {
@@ -128,9 +141,7 @@ pub fn decide<'a>(
     };
     match decision {
         Ok(Decision::Do(first, others)) => {
-            let event = |body| Event { at_ms, body };
-            let others = others.map(|body| body.map(event));
-            Outcome::Accepted { events: Events { first: event(first), others } }
+            Outcome::Accepted { events: Events::of(activity, at_ms, first, others) }
         }
         Ok(Decision::Done(answer)) => Outcome::Repeated(answer),
         Err(refusal) => Outcome::Refused(refusal),

@@ -2,7 +2,7 @@
 
 use super::super::activity::Activity;
 use super::super::command::{Answer, Refusal};
-use super::super::event::{Actor, Body, Event, Figures, Pool, RestoreReason};
+use super::super::event::{Actor, Body, Event, Figures, Pool, RestoreReason, Status};
 use super::super::ids::{ActivityId, ReservationId, UserId};
 use super::super::lifecycle::{Course, Stage, Step};
 use super::super::reservation::Slot;
@@ -90,6 +90,7 @@ pub(super) fn expire<'a>(
         return Outcome::NothingDue(due_ms);
     };
     let Some(slot) = activity.slot(reservation) else { return Outcome::NothingDue(None) };
+    assert!(slot.status() == Status::Reserved, "only what is unpaid runs out of time");
     let timeout = (RestoreReason::Timeout, Actor::NONE);
     let event = |body| Event { at_ms, body };
     let first = event(restored(activity, id, reservation, slot, timeout));

@@ -2,9 +2,10 @@
 
 use super::{Image, decode_image};
 use crate::core::codec::CodecError;
-use crate::core::ids::{ReservationId, UserId};
+use crate::core::ids::ReservationId;
 use crate::core::packed::Packed;
 use crate::core::reservation::Slot;
+use crate::core::user::User;
 
 /// Kinds that are told of without an image at hand.
 pub(super) mod image_kinds {
@@ -17,7 +18,7 @@ pub(super) mod image_kinds {
 pub struct Images {
     pub(super) runs: Vec<Run>,
     pub(super) reservations: Vec<(ReservationId, Slot)>,
-    pub(super) users: Vec<(UserId, u32)>,
+    pub(super) users: Vec<User>,
     others: Packed<Other>,
 }
 
@@ -46,23 +47,36 @@ impl Images {
     /// # Errors
     /// What is wrong with the bytes.
     pub fn push(&mut self, kind: u8, version: u8, body: &[u8]) -> Result<(), CodecError> {
-        let image = decode_image(kind, version, body)?;
-        match (&image, slot(&image)) {
-            (Image::User { user, held }, _) => {
-                match self.runs.last_mut() {
-                    Some(Run::Users(count)) => *count += 1,
-                    _ => self.runs.push(Run::Users(1)),
+        // Nearly all are of the first two kinds: each is decoded where its kind is a constant, and
+        // no larger image is ever put together.
+        match kind {
+            image_kinds::RESERVATION => {
+                let image = decode_image(image_kinds::RESERVATION, version, body)?;
+                if let (&Image::Reservation { reservation, previous, .. }, Some(slot)) =
+                    (&image, slot(&image))
+                {
+                    match self.runs.last_mut() {
+                        Some(Run::Reservations(count)) => *count += 1,
+                        _ => self.runs.push(Run::Reservations(1)),
+                    }
+                    self.reservations.push((reservation, slot.after(previous)));
                 }
-                self.users.push((*user, *held));
             }
-            (Image::Reservation { reservation, .. }, Some(slot)) => {
-                match self.runs.last_mut() {
-                    Some(Run::Reservations(count)) => *count += 1,
-                    _ => self.runs.push(Run::Reservations(1)),
+            image_kinds::USER => {
+                if let Image::User { user: id, held, last } =
+                    decode_image(image_kinds::USER, version, body)?
+                {
+                    match self.runs.last_mut() {
+                        Some(Run::Users(count)) => *count += 1,
+                        _ => self.runs.push(Run::Users(1)),
+                    }
+                    self.users.push(User { id, held, last });
                 }
-                self.reservations.push((*reservation, slot));
             }
-            _ => self.runs.push(Run::Other(self.others.push(Other { kind, version }, body))),
+            _ => {
+                decode_image(kind, version, body)?;
+                self.runs.push(Run::Other(self.others.push(Other { kind, version }, body)));
+            }
         }
         Ok(())
     }

@@ -2,20 +2,19 @@
 
 use super::Image;
 use super::images::{Images, Run, image_kinds, slot};
+use super::loading::Loading;
 use crate::core::activity::{Activity, Flags};
 use crate::core::command::ActivityFigures;
 use crate::core::control::Control;
-use crate::core::digest::digest;
+use crate::core::digest::{digest, digest_with};
 use crate::core::event::Status;
-use crate::core::ids::{ActivityId, Position, ReservationId, UserId};
+use crate::core::ids::ActivityId;
 use crate::core::publication::Publication;
-use crate::core::reservation::Slot;
 use crate::core::shard::{Place, Shard, ShardSeed, Tombstone};
 use crate::core::side::{
     Adopted, DeadLetter, OpenRefund, Operation, OperationKind, Payment, Refund, Refunds,
 };
 use crate::core::stock::Stock;
-use crate::core::user::FETCHED_TOGETHER;
 
 /// Why images are not the state of a shard. Their checksums held: the program that wrote them, or
 /// this one, has a fault.
@@ -40,7 +39,16 @@ pub enum LoadError {
 #[derive(Debug)]
 pub struct ShardLoader {
     shard: Shard,
-    current: Option<(ActivityId, Place)>,
+    current: Option<Begun>,
+    /// The digests of the activities that are whole, summed up.
+    live: u128,
+}
+
+/// What the next images belong to.
+#[derive(Debug)]
+enum Begun {
+    Live(Box<Loading>),
+    Archived(ActivityId, Tombstone),
 }
 
 impl ShardLoader {
@@ -48,7 +56,7 @@ impl ShardLoader {
     pub fn new(seed: ShardSeed, seq: u64) -> Self {
         let mut shard = Shard::new(seed);
         shard.applied_seq = seq;
-        Self { shard, current: None }
+        Self { shard, current: None, live: 0 }
     }
 
     /// Takes the next images.
@@ -70,13 +78,12 @@ impl ShardLoader {
             match *run {
                 Run::Reservations(count) => {
                     let (these, others) = reservations.split_at_checked(count).unwrap_or_default();
-                    let live = self.live(image_kinds::RESERVATION)?;
-                    add_reservations(live, these, stock)?;
+                    self.live(image_kinds::RESERVATION)?.add_reservations(these, stock)?;
                     reservations = others;
                 }
                 Run::Users(count) => {
                     let (these, others) = users.split_at_checked(count).unwrap_or_default();
-                    add_users(self.live(image_kinds::USER)?, these);
+                    self.live(image_kinds::USER)?.add_users(these, stock)?;
                     users = others;
                 }
                 Run::Other(index) => {
@@ -88,9 +95,9 @@ impl ShardLoader {
     }
 
     /// The activity begun last, to which an image of `kind` belongs.
-    fn live(&mut self, kind: u8) -> Result<&mut Activity, LoadError> {
+    fn live(&mut self, kind: u8) -> Result<&mut Loading, LoadError> {
         match &mut self.current {
-            Some((_, Place::Live(activity))) => Ok(activity),
+            Some(Begun::Live(loading)) => Ok(loading),
             _ => Err(LoadError::OutOfPlace { kind }),
         }
     }
@@ -100,14 +107,14 @@ impl ShardLoader {
         match *image {
             Image::Activity { activity, .. } => {
                 self.end_activity()?;
-                let begun = Box::new(self.begin(image).ok_or(out_of_place)?);
-                self.current = Some((activity, Place::Live(begun)));
+                let begun = self.begin(image).ok_or(out_of_place)?;
+                self.current = Some(Begun::Live(Box::new(Loading::begin(activity, begun))));
                 Ok(())
             }
             Image::Archived { activity, ordinal, end_ms } => {
                 self.end_activity()?;
                 let tombstone = Tombstone { ordinal, end_ms, refunds: Refunds::new() };
-                self.current = Some((activity, Place::Archived(tombstone)));
+                self.current = Some(Begun::Archived(activity, tombstone));
                 Ok(())
             }
             Image::OpenRefund { reservation, refund_no, .. } => {
@@ -117,8 +124,8 @@ impl ShardLoader {
                 Ok(())
             }
             _ => match self.current.as_mut().ok_or(out_of_place)? {
-                (id, Place::Live(activity)) => fill(*id, activity, image),
-                (_, Place::Archived(tombstone)) => refund(&mut tombstone.refunds, image),
+                Begun::Live(loading) => fill(loading.id, &mut loading.activity, image),
+                Begun::Archived(_, tombstone) => refund(&mut tombstone.refunds, image),
             }
             .ok_or(out_of_place),
         }
@@ -128,26 +135,13 @@ impl ShardLoader {
     ///
     /// # Errors
     /// [`LoadError`].
-    pub fn finish(self, expected: u128) -> Result<Shard, LoadError> {
-        self.finish_by(expected, digest)
-    }
-
-    /// The same, by a digest that is found in another way: on several threads, say.
-    ///
-    /// # Errors
-    /// [`LoadError`].
-    pub fn finish_by(
-        mut self,
-        expected: u128,
-        digest: impl FnOnce(&Shard) -> u128,
-    ) -> Result<Shard, LoadError> {
+    pub fn finish(mut self, expected: u128) -> Result<Shard, LoadError> {
         self.end_activity()?;
         let due = self.shard.activities().filter_map(|(_, activity)| activity.next_due_ms(0)).min();
         self.shard.due_ms_min = due.unwrap_or(u64::MAX);
-        if digest(&self.shard) != expected {
-            return Err(LoadError::Digest);
-        }
-        Ok(self.shard)
+        let found = digest_with(&self.shard, self.live);
+        debug_assert_eq!(found, digest(&self.shard), "W14: what was added is what is there");
+        if found == expected { Ok(self.shard) } else { Err(LoadError::Digest) }
     }
 
     fn begin(&self, image: &Image<'_>) -> Option<Activity> {
@@ -182,7 +176,12 @@ impl ShardLoader {
 
     fn end_activity(&mut self) -> Result<(), LoadError> {
         match self.current.take() {
-            Some((id, place)) => self.place(id, place),
+            Some(Begun::Live(loading)) => {
+                let (id, digest, activity) = loading.end()?;
+                self.live = self.live.wrapping_add(digest);
+                self.place(id, Place::Live(Box::new(activity)))
+            }
+            Some(Begun::Archived(id, tombstone)) => self.place(id, Place::Archived(tombstone)),
             None => Ok(()),
         }
     }
@@ -274,38 +273,6 @@ fn open_refund(image: &Image<'_>) -> Option<OpenRefund> {
         requested_ms,
         shard_seq,
     })
-}
-
-/// Adds the next reservations by position. What their users hold comes with the users' own images.
-fn add_reservations(
-    activity: &mut Activity,
-    reservations: &[(ReservationId, Slot)],
-    stock: &mut dyn Stock,
-) -> Result<(), LoadError> {
-    let out_of_place = LoadError::OutOfPlace { kind: image_kinds::RESERVATION };
-    if !activity.adopted.is_empty() {
-        return Err(out_of_place);
-    }
-    for together in reservations.chunks(FETCHED_TOGETHER) {
-        activity.stock_up(stock);
-        activity.users.fetch(together.iter().map(|(_, slot)| slot.user()));
-        for (reservation, slot) in together {
-            let next = Position::after(activity.slots.len());
-            let position = activity.own_position(*reservation).filter(|it| Some(*it) == next);
-            let position = position.ok_or(out_of_place)?;
-            let (slots, ordinal) = (&activity.slots, activity.ordinal);
-            let slot = activity.users.restore(*slot, position, slots, ordinal);
-            activity.slots.push(slot);
-        }
-    }
-    Ok(())
-}
-
-fn add_users(activity: &mut Activity, users: &[(UserId, u32)]) {
-    for together in users.chunks(FETCHED_TOGETHER) {
-        activity.users.fetch(together.iter().map(|(user, _)| *user));
-        together.iter().for_each(|(user, held)| activity.users.set_held(*user, *held));
-    }
 }
 
 fn adopted(activity: &mut Activity, image: &Image<'_>) -> Option<()> {

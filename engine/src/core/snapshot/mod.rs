@@ -8,6 +8,7 @@
 
 mod images;
 mod load;
+mod loading;
 mod walk;
 
 pub use self::images::Images;

@@ -11,7 +11,7 @@ use crate::core::side::{
     Adopted, DeadLetter, OpenRefund, Operation, OperationKind, Payment, Refund, Refunds,
 };
 use crate::core::slots::Slots;
-use crate::core::user::Users;
+use crate::core::user::{User, Users};
 
 /// Gives every image of `shard` to `each`, in the order in which they load.
 ///
@@ -133,9 +133,6 @@ fn walk_activity<E>(
     for (id, one) in adopted {
         each(adopted_image(*id, one))?;
     }
-    for (user, held) in users.without_own() {
-        each(Image::User { user, held })?;
-    }
     for (reservation, payment_no) in payments {
         each(Image::Payment { reservation: *reservation, payment_no })?;
     }
@@ -156,34 +153,20 @@ fn walk_activity<E>(
     })
 }
 
-/// Reservations that are written together, and behind them what is known of the users whose last
-/// they are: near enough for who loads them to have the users at hand still.
-const RESERVATIONS_TOGETHER: usize = 1_024;
-
 fn walk_reservations<E>(
     ordinal: Ordinal,
     slots: &Slots,
     users: &Users,
     each: &mut impl FnMut(Image<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let at = |index| {
-        let position: Option<Position> = Position::after(index);
-        position.unwrap_or_else(|| unreachable!("every slot has a position"))
-    };
-    for first in (0..slots.len()).step_by(RESERVATIONS_TOGETHER) {
-        let together = (first..slots.len()).take(RESERVATIONS_TOGETHER);
-        let together = together.filter_map(|index| Some((at(index), slots.get(index)?)));
-        for (position, slot) in together.clone() {
-            each(reservation(ReservationId::compose(ordinal, position), slot))?;
-        }
-        users.fetch(together.clone().map(|(_, slot)| slot.user()));
-        for (position, slot) in together {
-            if let Some(held) = users.held_with_last(slot.user(), position) {
-                each(Image::User { user: slot.user(), held })?;
-            }
-        }
+    for (index, slot) in slots.iter().enumerate() {
+        let position = Position::after(index);
+        let position = position.unwrap_or_else(|| unreachable!("every slot has a position"));
+        each(reservation(ReservationId::compose(ordinal, position), slot))?;
     }
-    Ok(())
+    users.iter().try_for_each(|User { id: user, held, last }| {
+        each(Image::User { user: *user, held: *held, last: *last })
+    })
 }
 
 fn opening(reservation: ReservationId, payment: &Payment) -> Image<'_> {
@@ -217,6 +200,7 @@ fn reservation(reservation: ReservationId, slot: &Slot) -> Image<'static> {
         updated_ms: slot.updated_ms(),
         shard_seq: slot.shard_seq(),
         request_hash: slot.request_hash(),
+        previous: slot.previous(),
     }
 }
 

@@ -7,11 +7,13 @@
 
 use std::hash::BuildHasher;
 
-use super::{Line, Lines, PART_LINES_MAX, PART_USERS_CALM, Part, UserTable, users_max};
+use super::{
+    Line, Lines, PART_LINES_MAX, PART_LINES_MIN, PART_USERS_CALM, Part, UserTable, users_max,
+};
 
 /// Users of two parts that are joined, at most: half of what one holds, so that a table which was
 /// made smaller does not grow again with the next few.
-const JOINED_USERS_MAX: u32 = (users_max(PART_LINES_MAX) / 2) as u32;
+const JOINED_USERS_MAX: usize = users_max(PART_LINES_MAX) / 2;
 
 /// What a user takes at most of a table that was made for as many as came.
 const USER_BYTES_MAX: usize = (PART_LINES_MAX * LINE_BYTES * 2).div_ceil(PART_USERS_CALM);
@@ -25,6 +27,40 @@ const fn parts_for(users: usize) -> usize {
 }
 
 impl UserTable {
+    /// Whether lines for the next part are here already, or will not be asked for soon where there
+    /// are `users` at most.
+    pub(in super::super) const fn is_stocked(&self, users: usize) -> bool {
+        let is_even = self.parts.len() == self.directory.len();
+        self.stocked.is_some() || (is_even && users < self.parts.len() * PART_USERS_CALM)
+    }
+
+    /// Whether lines for the next part that grows are here already.
+    pub(in super::super) const fn has_lines(&self) -> bool {
+        self.stocked.is_some()
+    }
+
+    /// Keeps `lines` for the next part that is split.
+    pub(in super::super) fn stock(&mut self, lines: Option<Lines>) {
+        self.stocked = lines;
+    }
+
+    /// Makes the parts that `users` will want of a table that has none, so that none is split when
+    /// they come. Each is small until some do.
+    pub(in super::super) fn allot(&mut self, users: usize) {
+        if !self.directory.is_empty() || users <= users_max(PART_LINES_MAX) {
+            return;
+        }
+        self.depth = parts_for(users).ilog2();
+        self.directory = (0..1 << self.depth).collect();
+        let small = || Part::new(PART_LINES_MIN, self.depth);
+        self.parts = self.directory.iter().map(|_| small()).collect();
+    }
+
+    /// How many users there are.
+    pub(in super::super) fn count(&self) -> usize {
+        self.parts.iter().map(|part| part.count as usize).sum()
+    }
+
     /// Whether it should [grow](Self::enlarge) by a part more, so that `more` beside `users` find
     /// room without growing it. Not where most of that would be room for others: a large table is
     /// not doubled ahead for a few.
@@ -45,8 +81,9 @@ impl UserTable {
             return;
         };
         if part.lines.len() < PART_LINES_MAX {
-            // The only one, since others come from splitting.
-            let old = std::mem::replace(&mut self.parts[index], Part::of(lines.0, 0));
+            // The only one, or one that was allotted and has nobody yet.
+            let larger = Part::of(lines.0, part.depth);
+            let old = std::mem::replace(&mut self.parts[index], larger);
             let part = &mut self.parts[index];
             old.users().for_each(|user| part.insert(self.hasher.hash_one(user.id), *user));
             part.assert_holds(old.count);
@@ -65,8 +102,11 @@ impl UserTable {
             return Some(stocked);
         }
         // Only those at the full depth have their sibling beside them in the directory.
-        let is_whole = |index: u32| self.parts[index as usize].depth == self.depth;
-        let count = |index: u32| self.parts[index as usize].count;
+        let is_whole = |index: u32| {
+            let part = &self.parts[index as usize];
+            part.depth == self.depth && part.lines.len() == PART_LINES_MAX
+        };
+        let count = |index: u32| self.parts[index as usize].count as usize;
         let pairs = self.directory.chunks_exact(2).map(|pair| (pair[0], pair[1]));
         let (at, (lower, upper)) = pairs.enumerate().find(|(_, (lower, upper))| {
             lower != upper

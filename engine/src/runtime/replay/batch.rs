@@ -10,9 +10,9 @@ use crate::core::packed::Packed;
 use crate::core::request::RequestHasher;
 use crate::planted::{self, Bug};
 
-/// Records of a batch at most: a hand-over costs little beside them, and they fit the cache that
-/// two cores share.
-const BATCH_RECORDS: usize = 1_024;
+/// Records of a batch at most: a hand-over, for which a thread that waits on an idle core is woken,
+/// costs little beside them, and a few batches fit the cache that two cores share.
+const BATCH_RECORDS: usize = 4_096;
 
 /// Bytes of a batch's records that are no purchases at most, but for one record.
 const BATCH_BYTES_MAX: usize = 256 << 10;

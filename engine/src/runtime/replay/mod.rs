@@ -27,7 +27,7 @@ const FETCHED_TOGETHER: usize = 64;
 
 /// Batches that are applied by the thread that reads them: a log that holds no more is replayed
 /// before another thread has come to help.
-const BATCHES_ALONE: usize = 32;
+const BATCHES_ALONE: usize = 8;
 
 /// The state behind a log, as far as it was read.
 pub(crate) struct Replayed<W> {
@@ -45,10 +45,9 @@ pub(crate) struct Replayed<W> {
 }
 
 impl<W: Witness> Replayed<W> {
-    /// The state before the first record. `table_seed` only scatters hash tables.
-    pub(crate) fn new(shard_count: u16, owner: &Owner, table_seed: u64, witness: W) -> Self {
-        let requests = RequestHasher::new(&owner.request_hash_key);
-        let seed = ShardSeed { table_seed, requests };
+    /// The state before the first record.
+    pub(crate) fn new(shard_count: u16, owner: &Owner, witness: W) -> Self {
+        let seed = owner.shard_seed();
         Self {
             shards: (0..shard_count).map(|_| Shard::new(seed)).collect(),
             control: Control::default(),

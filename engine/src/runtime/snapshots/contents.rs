@@ -82,21 +82,23 @@ impl SnapshotContents {
             let Some(piece) = self.reader.next_piece()? else { return Ok(None) };
             self.piece.clear();
             for item in piece.items() {
-                let length = u16::try_from(item.body.len()).unwrap_or(u16::MAX).to_le_bytes();
+                let length = u16::try_from(item.body.len());
+                let length = length.unwrap_or_else(|_| unreachable!("an item says its length so"));
+                let length = length.to_le_bytes();
                 self.piece.extend_from_slice(&length);
                 self.piece.extend_from_slice(&[item.kind, item.kind_version]);
                 self.piece.extend_from_slice(item.body);
             }
             (self.at, self.shard, self.shard_seq) = (0, piece.lane.shard, piece.lane.seq);
         }
-        let rest = self.piece.get(self.at..).unwrap_or_default();
-        let Some(([low, high, kind, version], rest)) = rest.split_first_chunk::<4>() else {
-            return Ok(None);
-        };
-        let bytes = usize::from(u16::from_le_bytes([*low, *high]));
-        self.at += 4 + bytes;
-        let body = rest.get(..bytes).unwrap_or_default();
-        Ok(Some((self.shard, decode_image(*kind, *version, body)?)))
+        let (head, rest) = self.piece[self.at..].split_first_chunk::<4>().unwrap_or_else(|| {
+            unreachable!("what is left of a piece begins with the head of an item")
+        });
+        let [low, high, kind, version] = *head;
+        let bytes = usize::from(u16::from_le_bytes([low, high]));
+        self.at += head.len() + bytes;
+        assert!(self.at <= self.piece.len(), "an image lies in its piece: else some were left out");
+        Ok(Some((self.shard, decode_image(kind, version, &rest[..bytes])?)))
     }
 }
 

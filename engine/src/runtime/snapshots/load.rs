@@ -1,11 +1,7 @@
 //! From a snapshot to state.
 //!
 //! A start takes three threads for a large one: one reads ahead, one checks and decodes what was
-//! read, one makes state of it. Where a lane ends they find its digest together. Beside a sale the
-//! last two are one.
-
-use std::sync::mpsc::channel;
-use std::thread::{self, Builder};
+//! read, one makes state of it, and its digest on the way. Beside a sale the last two are one.
 
 use wal::{CONTROL_SHARD, Lane, SnapshotError, SnapshotReader};
 
@@ -13,8 +9,7 @@ use super::super::ahead::{Feed, Stage, Stopped, beside};
 use super::super::error::Witness;
 use super::super::replay::Replayed;
 use crate::core::codec::CodecError;
-use crate::core::digest::{digest, digest_by, users_digest};
-use crate::core::shard::{Shard, ShardSeed};
+use crate::core::shard::ShardSeed;
 use crate::core::snapshot::{ControlLoader, Images, LoadError, ShardLoader};
 use crate::core::stock::Stock;
 
@@ -35,13 +30,10 @@ pub enum SnapshotLoadError {
 
 /// Batches that are loaded by the thread that reads them: some 4 MiB, which take no longer than
 /// another thread takes to come and help.
-const BATCHES_ALONE: usize = 32;
+const BATCHES_ALONE: usize = 8;
 
 /// Images that are handed over together at most.
-const BATCH_IMAGES: usize = 2_048;
-
-/// Reservations from which on a shard's digest is found by two threads.
-const RESERVATIONS_DIGESTED_ALONE: usize = 65_536;
+const BATCH_IMAGES: usize = 8_192;
 
 /// The next images of a lane.
 #[derive(Default)]
@@ -53,7 +45,7 @@ struct Batch {
 }
 
 enum Loader {
-    Shard(ShardLoader),
+    Shard(Box<ShardLoader>),
     Control(ControlLoader),
 }
 
@@ -61,7 +53,7 @@ impl Loader {
     fn new(lane: &Lane, seed: ShardSeed) -> Self {
         match lane.shard {
             CONTROL_SHARD => Self::Control(ControlLoader::new(lane.seq)),
-            _ => Self::Shard(ShardLoader::new(seed, lane.seq)),
+            _ => Self::Shard(Box::new(ShardLoader::new(seed, lane.seq))),
         }
     }
 
@@ -96,9 +88,7 @@ impl<W: Witness + Send> Stage for Loading<'_, W> {
         }
         match self.loader.take() {
             Some(Loader::Shard(shard)) => {
-                let is_start = self.state.supplies.is_some();
-                let digest = if is_start { digest_beside } else { digest };
-                self.state.put(lane.shard, shard.finish_by(lane.digest, digest)?);
+                self.state.put(lane.shard, shard.finish(lane.digest)?);
             }
             Some(Loader::Control(control)) => {
                 let (control, last_ms) = control.finish(lane.digest)?;
@@ -152,21 +142,4 @@ fn read<W: Witness + Send>(
         }
     }
     Ok(())
-}
-
-/// The digest of a shard: of a large one by two threads.
-fn digest_beside(shard: &Shard) -> u128 {
-    let reservations: usize = shard.activities().map(|(_, it)| it.slots().len()).sum();
-    if reservations < RESERVATIONS_DIGESTED_ALONE {
-        return digest(shard);
-    }
-    thread::scope(|scope| {
-        let (sender, sums) = channel();
-        let work = move || {
-            shard.activities().all(|(_, activity)| sender.send(users_digest(activity)).is_ok())
-        };
-        // Without a thread for it the sums are found here.
-        let _ = Builder::new().name("engine-digest".to_owned()).spawn_scoped(scope, work);
-        digest_by(shard, |activity| sums.recv().unwrap_or_else(|_| users_digest(activity)))
-    })
 }

@@ -2,6 +2,7 @@
 //! state.
 
 use std::io;
+use std::ops::RangeInclusive;
 
 use wal::{CONTROL_SHARD, Lane, Lsn, ReadError, SnapshotInfo, SnapshotReader, SnapshotWriter};
 
@@ -90,6 +91,7 @@ impl Engine {
             made => made?,
         };
         let SnapshotInfo { lsn, bytes } = info;
+        assert!(lsn == to, "W14: a snapshot of {lsn} was to cover {to}");
         let segments_retired = log.retire()?.segments;
         Ok(Some(SnapshotMade { lsn, bytes, records, segments_retired }))
     }
@@ -135,8 +137,7 @@ impl Engine {
         let groups = groups(base.as_mut(), shard_count)?;
         let (mut records, mut chain) = (0, 0);
         for group in groups {
-            let mut state =
-                Replayed::new(shard_count, &self.inner.owner, self.inner.table_seed, ());
+            let mut state = Replayed::new(shard_count, &self.inner.owner, ());
             let wanted = |shard: u16| group.contains(&shard);
             if let Some(base) = &mut base {
                 base.rewind();
@@ -203,10 +204,18 @@ impl Engine {
         let _turn = self.inner.house.turn.lock();
         let log = &self.inner.log;
         let mut writer = log.begin_snapshot(log.durable_lsn())?;
+        // Nothing changes any more: what the shards hold is what the log does.
         for (index, shard) in (0..).zip(&self.inner.shards) {
-            write_shard(&mut writer, index, &shard.lock())?;
+            let shard = shard.lock();
+            let (held, durable) = (shard.applied_seq(), log.durable_seq(index));
+            assert!(held == durable, "W14: shard {index} holds {held}, its log ends at {durable}");
+            write_shard(&mut writer, index, &shard)?;
         }
-        write_control(&mut writer, &self.inner.control.lock(), self.inner.clock.now_ms())?;
+        let control = self.inner.control.lock();
+        let durable_seq = log.durable_seq(CONTROL_SHARD);
+        assert!(control.applied_seq() == durable_seq, "W14: a control that the log does not have");
+        write_control(&mut writer, &control, self.inner.clock.now_ms())?;
+        drop(control);
         log.finish_snapshot(writer, chain)?;
         log.retire()?;
         Ok(())
@@ -227,7 +236,7 @@ impl Engine {
 fn groups(
     base: Option<&mut SnapshotReader>,
     shard_count: u16,
-) -> Result<Vec<std::ops::RangeInclusive<u16>>, SnapshotMakeError> {
+) -> Result<Vec<RangeInclusive<u16>>, SnapshotMakeError> {
     let Some(base) = base else { return Ok(vec![0..=CONTROL_SHARD]) };
     let (mut groups, mut first, mut bytes) = (Vec::new(), 0, 0);
     let mut lane_bytes = 0;
@@ -244,6 +253,10 @@ fn groups(
         bytes += std::mem::take(&mut lane_bytes);
     }
     groups.push(first..=CONTROL_SHARD);
+    let is_next = |one: &RangeInclusive<u16>, next: &RangeInclusive<u16>| {
+        one.end().checked_add(1) == Some(*next.start())
+    };
+    assert!(groups.is_sorted_by(is_next), "W14: each shard is in one group: {groups:?}");
     Ok(groups)
 }
 
