@@ -30,13 +30,14 @@ pub struct DirectStore {
     lasting: bool,
     /// The connection syncs them.
     syncs: bool,
-    pages: Pages,
+    /// Boxed: a store is one of several, which are about as large as each other.
+    pages: Box<Pages>,
 }
 
 impl DirectStore {
     /// A store that connects when it is first used.
     pub fn new(options: SqliteConnectOptions) -> Self {
-        let pages = Pages::new(options.get_filename());
+        let pages = Box::new(Pages::new(options.get_filename()));
         Self { options, connection: None, lasting: true, syncs: true, pages }
     }
 
