@@ -15,6 +15,7 @@ use engine::core::event::Body;
 use wal::{CONTROL_SHARD, Lsn};
 
 use crate::host::Host;
+use crate::place;
 use crate::tail::{Batch, Entry};
 
 /// Marks not yet in the log.
@@ -62,7 +63,7 @@ impl Announcer {
             return;
         }
         let marks: Vec<(u16, u64)> = self.marks.iter().map(|(shard, seq)| (*shard, *seq)).collect();
-        match host.sink_advanced(self.sink, self.lsn, &marks) {
+        match place::with_locks(|| host.sink_advanced(self.sink, self.lsn, &marks)) {
             Ok(()) => {
                 self.announced = self.lsn;
                 self.marks.clear();

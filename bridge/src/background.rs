@@ -17,8 +17,11 @@ use thread_priority::{
     set_thread_priority_and_policy, thread_native_id, thread_schedule_policy,
 };
 
-static IS_OPEN: LazyLock<bool> =
-    LazyLock::new(|| thread::spawn(|| set(Idle) && set(Other)).join().unwrap_or(false));
+static IS_OPEN: LazyLock<bool> = LazyLock::new(|| {
+    // Where there is no thread to try them, they are taken for closed.
+    let tried = thread::Builder::new().spawn(|| set(Idle) && set(Other));
+    tried.is_ok_and(|tried| tried.join().unwrap_or(false))
+});
 
 /// The calling thread gives its core to whoever wants it from now on, where it may take that back.
 /// Tells whether it does.

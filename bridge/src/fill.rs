@@ -10,6 +10,7 @@ use crate::cursor::{Cursor, Halt, Standing};
 use crate::follow::{FollowError, Follower, Step};
 use crate::host::{Failure, Host};
 use crate::images::ImageSource;
+use crate::place;
 use crate::sql::fill::{Filled, Folder};
 use crate::sql::sink::{SINK_NAME, Undeliverable};
 use crate::sql::store::Store;
@@ -116,7 +117,7 @@ impl<H: Host, S: Store> Follower<'_, H, S> {
         let is_there = self.position >= once && !self.lasting.is_owed();
         if self.is_behind && !self.is_filling() && is_there {
             self.is_behind = false;
-            self.host.caught_up();
+            place::with_locks(|| self.host.caught_up());
         }
     }
 }

@@ -17,6 +17,7 @@ use crate::cursor::{self, Cursor, Fork, Halt, Place, Verdict};
 use crate::fill::Filling;
 use crate::host::{Busy, Failure, Host};
 use crate::lasting::Lasting;
+use crate::place;
 use crate::sql::SinkError;
 use crate::sql::fill::Filled;
 use crate::sql::needs::decode;
@@ -271,7 +272,8 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
             return if is_tried { Err(error.into()) } else { Ok(()) };
         }
         tracing::warn!(%error, first = %new[0], "dead letters");
-        self.host.dead_letter(&failures(&new)?, &why)?;
+        let failures = failures(&new)?;
+        place::with_locks(|| self.host.dead_letter(&failures, &why))?;
         undeliverable.add(new, &why);
         Ok(())
     }

@@ -52,4 +52,5 @@ pub mod sql;
 pub mod tail;
 
 pub use host::Host;
+pub use place::loops_move;
 pub use run::{BridgeHandle, Drained, Options, StartError, Watcher, start};

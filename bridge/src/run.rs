@@ -312,6 +312,8 @@ impl<H: Host> Runner<'_, H> {
 
     /// Meets the sink and follows the log until told to stop.
     async fn session(&mut self, backoff: &mut Backoff) -> Result<(), SessionError> {
+        // What it says to the engine until the first batch takes locks of those who sell.
+        place::go_anywhere();
         self.database.prepare(self.orders.split).await?;
         let follower = Follower::meet(self.host, self.database.store(), self.orders).await?;
         let mut follower = follower.syncing_once_in(SYNC_INTERVAL);
@@ -363,7 +365,9 @@ impl<H: Host> Runner<'_, H> {
                 Step::Filled { .. } => backoff.reset(),
                 Step::CaughtUp => {
                     // Blocks the runtime: nothing else runs in it.
-                    if !self.host.wait_durable_beyond(follower.position(), IDLE_WAIT) {
+                    let position = follower.position();
+                    let wait = || self.host.wait_durable_beyond(position, IDLE_WAIT);
+                    if !place::with_locks(wait) {
                         tokio::time::sleep(FAILED_LOG_WAIT).await;
                     }
                 }

@@ -124,6 +124,9 @@ impl Orders {
         let queries = Queries::open(&database_url, options.split)?;
         let accounts = Arc::new(Accounts::open(&database_url)?);
         let host = Arc::new(engine.clone());
+        if settings.http.loops > 0 || settings.resp.loops > 0 {
+            bridge::loops_move();
+        }
         let bridge = bridge::start(
             host,
             &bridge::Options { database_url: database_url.clone(), orders: options },

@@ -189,6 +189,14 @@ impl Log {
         block_on(self.durable(ticket))
     }
 
+    /// Waits until `ticket` is durable, on this thread, and leaves the commit to the others: for
+    /// one that whoever wants to commit must not wait for. Only for a log that
+    /// [runs](Log::start), whose committer every append rings; another would be waited for until
+    /// its end.
+    pub fn wait_for_commit(&self, ticket: Ticket) -> Result<(), LogUnavailable> {
+        block_on(self.durable(ticket))
+    }
+
     /// Waits until something beyond `lsn` is durable, on this thread, at most `timeout`; tells
     /// whether it is.
     #[cfg(not(loom))]

@@ -274,7 +274,7 @@ impl<H: Present> Runner<'_, H> {
         self.lag.applied(mirror.applied());
         if let Some(commit_us) = mirror.oldest_commit_us() {
             self.lag.batch_read(commit_us);
-            place::choose(commit_us);
+            place::choose_beside_loops(commit_us);
         }
         let counts = &self.counts;
         counts.is_stale.store(mirror.is_stale(), Ordering::Relaxed);

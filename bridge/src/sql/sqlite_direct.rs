@@ -9,13 +9,14 @@
 //! Whoever shares a thread with others goes through [`SqliteStore`](super::sqlite::SqliteStore):
 //! here a call blocks while another writer is at work, and while a commit is synced.
 
+use rusqlite::ffi::{Error, SQLITE_BUSY};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ToSql};
 use sqlx::sqlite::SqliteConnectOptions;
 
 use super::chunks::Meaning;
 use super::sqlite::{BUSY_TIMEOUT, CACHE_KIB, STATEMENTS_CACHED};
-use super::sqlite_pages::Pages;
+use super::sqlite_pages::{Pages, checkpoint};
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value, part_name};
 use crate::place;
 
@@ -30,6 +31,8 @@ pub struct DirectStore {
     lasting: bool,
     /// The connection syncs them.
     syncs: bool,
+    /// A sync failed, and which pages it left in the kernel's cache alone only the disk knows.
+    in_doubt: bool,
     /// Boxed: a store is one of several, which are about as large as each other.
     pages: Box<Pages>,
 }
@@ -38,7 +41,7 @@ impl DirectStore {
     /// A store that connects when it is first used.
     pub fn new(options: SqliteConnectOptions) -> Self {
         let pages = Box::new(Pages::new(options.get_filename()));
-        Self { options, connection: None, lasting: true, syncs: true, pages }
+        Self { options, connection: None, lasting: true, syncs: true, in_doubt: false, pages }
     }
 
     /// The settings are those of [`connect_options`](super::sqlite::connect_options).
@@ -54,11 +57,26 @@ impl DirectStore {
         connection.pragma_update(None, "foreign_keys", false)?;
         connection.pragma_update(None, "cache_size", -i64::from(CACHE_KIB))?;
         // Of commits that were not synced one by one, a sync that failed may have left some in the
-        // page cache alone, where the next sync finds nothing to do. They are written once more,
-        // as far as other readers allow.
-        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |_| Ok(()))?;
+        // page cache alone, where the next sync finds nothing to do. They are written once more:
+        // all of them where it is known that one failed, else as far as other readers allow, some
+        // of whom never end.
+        if !checkpoint(&connection)? && self.in_doubt {
+            let why = "a sync failed, and a reader keeps what it was for from being written again: \
+                       end whoever reads the database";
+            return Err(rusqlite::Error::SqliteFailure(Error::new(SQLITE_BUSY), Some(why.into())));
+        }
         connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
         Ok(connection)
+    }
+
+    /// Keeps a connection for the next transaction, and copies pages where it is time. One whose
+    /// sync failed is closed: the kernel tells it once, and the next sync would seem to do.
+    fn keep(&mut self, connection: Connection, is_pause: bool) -> Result<(), rusqlite::Error> {
+        self.in_doubt = true;
+        self.pages.copy(&connection, is_pause)?;
+        self.in_doubt = false;
+        self.connection = Some(connection);
+        Ok(())
     }
 }
 
@@ -71,6 +89,7 @@ impl Store for DirectStore {
             None => {
                 self.syncs = true;
                 let connection = self.connect()?;
+                self.in_doubt = false;
                 self.pages.watch(&connection);
                 connection
             }
@@ -91,8 +110,8 @@ impl Store for DirectStore {
     }
 
     fn tidy(&mut self) -> Result<(), StoreError> {
-        match &self.connection {
-            Some(connection) => Ok(self.pages.copy(connection, true)?),
+        match self.connection.take() {
+            Some(connection) => Ok(self.keep(connection, true)?),
             None => Ok(()),
         }
     }
@@ -229,14 +248,16 @@ impl Transaction for DirectTransaction<'_> {
     }
 
     async fn commit(self) -> Result<(), StoreError> {
-        self.connection.execute_batch("COMMIT")?;
-        let DirectStore { connection, pages, syncs, .. } = self.home;
-        pages.committed(*syncs);
+        let Self { connection, home } = self;
+        if let Err(error) = connection.execute_batch("COMMIT") {
+            home.in_doubt = true;
+            return Err(error.into());
+        }
+        home.pages.committed(home.syncs);
         // Committed it is, whatever comes of this.
-        if let Err(error) = pages.copy(&self.connection, false) {
+        if let Err(error) = home.keep(connection, false) {
             tracing::warn!(%error, "SQLite could not copy pages from its log into its file");
         }
-        *connection = Some(self.connection);
         Ok(())
     }
 }
@@ -289,5 +310,56 @@ fn meaning(error: &rusqlite::Error) -> Meaning {
             _ => Meaning::Refused,
         },
         _ => Meaning::Unavailable,
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use rusqlite::hooks::{AuthAction, AuthContext, Authorization};
+    use sqlx::sqlite::SqliteConnectOptions;
+
+    use super::super::sqlite::CHECKPOINT_PAGES;
+    use super::*;
+
+    fn no_copies(context: AuthContext<'_>) -> Authorization {
+        match context.action {
+            AuthAction::Pragma { pragma_name: "wal_checkpoint", .. } => Authorization::Deny,
+            _ => Authorization::Allow,
+        }
+    }
+
+    /// Whether the next transaction has another connection than the last.
+    async fn is_renewed(store: &mut DirectStore) -> Result<bool, StoreError> {
+        let transaction = store.begin().await?;
+        let mark = "SELECT COUNT(*) FROM temp.sqlite_schema";
+        let marks: i64 = transaction.connection.query_row(mark, (), |row| row.get(0))?;
+        transaction.connection.execute_batch("CREATE TEMP TABLE IF NOT EXISTS mark (a)")?;
+        transaction.commit().await?;
+        Ok(marks == 0)
+    }
+
+    #[tokio::test]
+    async fn a_connection_whose_copying_failed_is_replaced_once_all_is_written_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
+        let mut store = DirectStore::new(SqliteConnectOptions::new().filename(&path));
+        store.set_lasting(false);
+        assert!(is_renewed(&mut store).await.unwrap());
+        let reader = Connection::open(&path).unwrap();
+        reader.execute_batch("BEGIN; SELECT COUNT(*) FROM sqlite_schema").unwrap();
+        let transaction = store.begin().await.unwrap();
+        let bytes = u64::from(CHECKPOINT_PAGES) * 4096;
+        let sql = format!("CREATE TABLE t (a); INSERT INTO t VALUES (zeroblob({bytes}))");
+        transaction.connection.execute_batch(&sql).unwrap();
+        transaction.commit().await.unwrap();
+        assert!(!is_renewed(&mut store).await.unwrap());
+
+        store.connection.as_ref().unwrap().authorizer(Some(no_copies)).unwrap();
+        assert!(store.tidy().is_err());
+        assert!(is_renewed(&mut store).await.is_err(), "a reader keeps pages from being written");
+        reader.execute_batch("COMMIT").unwrap();
+        assert!(is_renewed(&mut store).await.unwrap());
+        assert!(!is_renewed(&mut store).await.unwrap());
     }
 }
