@@ -342,7 +342,8 @@ impl Segment<'_> {
     /// Whether CONTROL vouches for this very end: then nobody has written behind it (W10, W11).
     fn is_closed(&self, end: &LogEnd, stop: &Stop) -> bool {
         let is_end = matches!(stop, Stop::Full | Stop::Zero | Stop::Stale);
-        is_end && self.control.clean_end == Some(*end) && !planted::has(Bug::CleanEndIgnored)
+        let is_vouched_for = is_end && self.control.clean_end == Some(*end);
+        is_vouched_for && !planted::has(Bug::CleanEndIgnored)
     }
 
     fn evidence(&self, end: &LogEnd, stop: Option<&Stop>, survey: &Survey) -> Evidence {
