@@ -317,8 +317,7 @@ impl Segment<'_> {
         recovered: &mut Recovered,
     ) -> Result<(), OpenError> {
         let mut survey = scan::survey(file, self.header, end.offset);
-        let (format, shard_seqs) = (&self.control.format, recovered.shard_seqs.as_slice());
-        let passed = Passed { format, shard_seqs };
+        let passed = Passed { format: &self.control.format, shard_seqs: &recovered.shard_seqs };
         let mut stop = Some(stop);
         // A block that the disk does not give back is news of the file, whatever lies there.
         let is_read = !matches!(stop, Some(Stop::Unreadable(_)));
