@@ -43,7 +43,7 @@ impl Owner {
     /// The constants behind `bytes`.
     ///
     /// # Errors
-    /// Where another version wrote them: [`OpenError::Unreleased`], [`OpenError::UnknownConstants`].
+    /// [`OpenError::Unreleased`], [`OpenError::UnknownConstants`]: another version wrote them.
     pub(crate) fn decode(bytes: &[u8; OWNER_BYTES]) -> Result<Self, OpenError> {
         let mut request_hash_key = [0; 16];
         request_hash_key.copy_from_slice(&bytes[..16]);
