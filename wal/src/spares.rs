@@ -16,7 +16,7 @@ use crate::block::{BLOCK, Blocks, is_zero};
 use crate::control::Control;
 use crate::device::{Device, read_full};
 use crate::intake::{Admission, Intake};
-use crate::limits::{SPARES, SPARES_AHEAD_US, SPARES_MAX, SPARES_RESERVED};
+use crate::limits::{EXTRA_MARGIN_SEGMENTS, SPARES, SPARES_AHEAD_US, SPARES_MAX, SPARES_RESERVED};
 use crate::names;
 use crate::planted::{self, Bug};
 use crate::segment::SegmentHeader;
@@ -56,7 +56,14 @@ struct Pool {
     by_rate: usize,
     /// Log that is foreseen, and not written yet, in segments.
     foreseen: usize,
+    /// More is written than was foreseen.
+    outrun: bool,
+    /// A segment was begun since somebody foresaw.
+    rotated: bool,
     rotated_us: u64,
+    /// There was no room for one beyond [`SPARES`]; tried again once a segment was begun, or
+    /// something else is foreseen.
+    extra_denied: bool,
     /// The last one that was tried found no room.
     out_of_room: bool,
     stopped: bool,
@@ -70,7 +77,7 @@ impl Pool {
 
     /// How many there should be.
     fn target(&self) -> usize {
-        target(self.by_rate, self.foreseen)
+        if self.extra_denied { SPARES } else { target(self.by_rate, self.foreseen, self.outrun) }
     }
 
     /// # Panics
@@ -113,7 +120,10 @@ impl Spares {
             next_number: 1,
             by_rate: SPARES,
             foreseen: 0,
+            outrun: false,
+            rotated: false,
             rotated_us: 0,
+            extra_denied: false,
             out_of_room: false,
             stopped: false,
         };
@@ -124,7 +134,7 @@ impl Spares {
             let Some(number) = names::parse_spare(&entry.name) else { continue };
             pool.next_number = pool.next_number.max(number.saturating_add(1));
             let path = names::spare(number);
-            let usable = pool.spares.len() < SPARES && entry.bytes == segment_bytes;
+            let usable = pool.spares.len() < SPARES_MAX && entry.bytes == segment_bytes;
             // A spare that can't be read holds nothing that anyone would miss.
             let stale = usable.then(|| stale_stamp(device, &path, control).ok().flatten());
             match stale.flatten() {
@@ -136,20 +146,24 @@ impl Spares {
                 _ => device.remove(&path)?,
             }
         }
-        assert!(pool.spares.len() <= SPARES, "no more is taken over than would be made");
+        assert!(pool.spares.len() <= SPARES_MAX, "no more is taken over than would be made");
         Ok(Self { pool: Mutex::new(pool), changed: Condvar::new(), segment_bytes })
     }
 
-    /// Makes a spare where one is missing.
+    /// Makes a spare where one is missing; beyond [`SPARES`] only where the disk has room for
+    /// others too. To lack one of those is no lack of room: nothing depends on it.
     pub(crate) fn make(&self, device: &dyn Device, intake: &Intake) -> Result<SpareMade, Failed> {
-        let path = {
+        let (path, is_extra) = {
             let mut pool = self.pool.lock();
             if pool.spares.len() >= pool.target() {
                 pool.out_of_room = false;
                 return Ok(SpareMade::Enough);
             }
-            pool.next_path()
+            (pool.next_path(), pool.spares.len() >= SPARES)
         };
+        if is_extra && !self.leaves_room(device) {
+            return Ok(self.deny_extra());
+        }
         match create(device, &path, self.segment_bytes) {
             Ok(()) => {
                 let mut pool = self.pool.lock();
@@ -161,11 +175,28 @@ impl Spares {
             Err(failed) if may_pass(&failed.source) => {
                 // What was written of it takes room that others need.
                 let _ = device.remove(&failed.path);
+                if is_extra {
+                    return Ok(self.deny_extra());
+                }
                 self.pool.lock().out_of_room = true;
                 Ok(SpareMade::NoRoom)
             }
             Err(failed) => Err(failed),
         }
+    }
+
+    /// Whether one more would leave room for those that share the disk. A file system that does not
+    /// say is not asked to be careful with.
+    fn leaves_room(&self, device: &dyn Device) -> bool {
+        let needed = self.segment_bytes.saturating_mul(1 + EXTRA_MARGIN_SEGMENTS);
+        device.free_bytes().map_or(true, |free| free >= needed)
+    }
+
+    fn deny_extra(&self) -> SpareMade {
+        let mut pool = self.pool.lock();
+        pool.extra_denied = true;
+        pool.out_of_room = false;
+        SpareMade::Enough
     }
 
     /// Reads the spares that an earlier run left; removes those that a disk has changed since.
@@ -197,6 +228,8 @@ impl Spares {
             pool.by_rate = by_rate(now_us.saturating_sub(pool.rotated_us));
         }
         pool.rotated_us = now_us;
+        pool.rotated = true;
+        pool.extra_denied = false;
         pool.foreseen = pool.foreseen.saturating_sub(1);
         if let Some(spare) = pool.spares.pop_front() {
             admit(&pool, intake);
@@ -255,10 +288,17 @@ impl Spares {
     /// Notes that so many bytes of log are foreseen from here on.
     pub(crate) fn foresee(&self, bytes: u64) {
         let segments = bytes.div_ceil(self.segment_bytes);
+        let segments = usize::try_from(segments).unwrap_or(usize::MAX);
         let mut pool = self.pool.lock();
-        pool.foreseen = usize::try_from(segments).unwrap_or(usize::MAX);
-        drop(pool);
-        self.changed.notify_all();
+        if std::mem::take(&mut pool.rotated) {
+            // Segments were begun, and less of what was foreseen is done than they would hold.
+            pool.outrun = segments > pool.foreseen;
+        }
+        if pool.foreseen != segments {
+            (pool.foreseen, pool.extra_denied) = (segments, false);
+            drop(pool);
+            self.changed.notify_all();
+        }
     }
 
     /// Whether there are as many as there should be.
@@ -314,11 +354,14 @@ fn create(device: &dyn Device, path: &str, bytes: u64) -> Result<(), Failed> {
 
 /// How many spares there should be, with `foreseen` segments to be filled. They are made ahead of
 /// the rush that fills them: beside it their zeros take the disk and a core from it. So where the
-/// end of it is foreseen, the rate asks for no more than is needed up to there.
-fn target(by_rate: usize, foreseen: usize) -> usize {
-    match foreseen {
-        0 => by_rate,
-        _ => foreseen.saturating_add(SPARES).min(SPARES_MAX),
+/// end of it is foreseen, the rate asks for no more than is needed up to there; unless the log
+/// `outruns` it: what fills segments then is something else.
+fn target(by_rate: usize, foreseen: usize, outruns: bool) -> usize {
+    let by_sale = foreseen.saturating_add(SPARES).min(SPARES_MAX);
+    match (foreseen, outruns) {
+        (0, _) => by_rate,
+        (_, true) => by_sale.max(by_rate),
+        (_, false) => by_sale,
     }
 }
 
@@ -377,8 +420,10 @@ fn is_all_zero(device: &dyn Device, path: &str, bytes: u64) -> bool {
 }
 
 #[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use crate::device::sim::{Image, SimDevice};
 
     #[test]
     fn spares_last_two_seconds_at_the_rate_at_which_segments_are_filled_within_their_bounds() {
@@ -398,15 +443,83 @@ mod tests {
     #[test]
     fn spares_for_what_is_foreseen_are_made_before_it_comes_and_none_beside_it() {
         for rate in [SPARES, SPARES_MAX] {
-            assert_eq!(target(rate, 0), rate);
-            assert_eq!(target(rate, 1), SPARES + 1);
-            assert_eq!(target(rate, usize::MAX), SPARES_MAX);
+            assert_eq!(target(rate, 0, false), rate);
+            assert_eq!(target(rate, 1, false), SPARES + 1);
+            assert_eq!(target(rate, usize::MAX, false), SPARES_MAX);
         }
         // Each segment that is begun takes a spare, and is one less to come.
-        let (mut spares, mut foreseen) = (target(SPARES, 4), 4);
+        let (mut spares, mut foreseen) = (target(SPARES, 4, false), 4);
         while foreseen > 0 {
             (spares, foreseen) = (spares - 1, foreseen - 1);
-            assert!(spares >= target(SPARES, foreseen), "{spares} for {foreseen}");
+            assert!(spares >= target(SPARES, foreseen, false), "{spares} for {foreseen}");
         }
+    }
+
+    #[test]
+    fn where_the_log_outruns_what_was_foreseen_the_rate_counts_as_well() {
+        assert_eq!(target(SPARES_MAX, 1, true), SPARES_MAX);
+        assert_eq!(target(SPARES, 2, true), SPARES + 2);
+        let spares = empty(SPARES_MAX);
+        spares.foresee(2 * SEGMENT);
+        assert_eq!(spares.pool.lock().target(), SPARES + 2);
+        let begin = |count| {
+            let mut pool = spares.pool.lock();
+            (pool.foreseen, pool.rotated) = (pool.foreseen.saturating_sub(count), true);
+        };
+        begin(1);
+        spares.foresee(SEGMENT);
+        assert_eq!(spares.pool.lock().target(), SPARES + 1, "as foreseen");
+        begin(1);
+        spares.foresee(SEGMENT);
+        assert_eq!(spares.pool.lock().target(), SPARES_MAX, "nothing of it was done");
+    }
+
+    #[test]
+    fn a_spare_beyond_the_usual_number_never_fills_the_disk_and_its_lack_is_no_lack_of_room() {
+        let device = SimDevice::new(Image::default());
+        device.create_dir(names::WAL_DIR).unwrap();
+        let intake = Intake::new(&[0], 65_536, 1 << 20);
+        let spares = empty(SPARES);
+        let make = || spares.make(&device, &intake).ok().unwrap();
+        let margin = EXTRA_MARGIN_SEGMENTS * SEGMENT;
+        device.set_free_bytes(Some(SPARES as u64 * SEGMENT + SEGMENT + margin));
+        spares.foresee(u64::MAX);
+        let mut made = 0;
+        while make() == SpareMade::Made {
+            made += 1;
+        }
+        assert_eq!(made, SPARES + 1, "one more leaves the margin, two would not");
+        assert_eq!(device.free_bytes().unwrap(), margin);
+        assert!(spares.are_enough() && !spares.is_out_of_room());
+        // Room alone is not looked for again and again; what else is foreseen has it looked for.
+        device.set_free_bytes(None);
+        assert_eq!(make(), SpareMade::Enough);
+        spares.foresee(u64::MAX);
+        assert_eq!(make(), SpareMade::Enough);
+        spares.foresee(9 * SEGMENT);
+        assert_eq!(make(), SpareMade::Made);
+        // One of the usual number takes what there is, and its lack is one.
+        device.set_free_bytes(Some(SEGMENT));
+        spares.pool.lock().spares.truncate(SPARES - 2);
+        assert_eq!((make(), make()), (SpareMade::Made, SpareMade::NoRoom));
+        assert!(spares.is_out_of_room());
+    }
+
+    const SEGMENT: u64 = 8 * BLOCK;
+
+    fn empty(by_rate: usize) -> Spares {
+        let pool = Pool {
+            spares: VecDeque::new(),
+            next_number: 1,
+            by_rate,
+            foreseen: 0,
+            outrun: false,
+            rotated: false,
+            rotated_us: 0,
+            extra_denied: false,
+            out_of_room: false,
+            stopped: false,
+        };
+        Spares { pool: Mutex::new(pool), changed: Condvar::new(), segment_bytes: SEGMENT }
     }
 }
