@@ -199,18 +199,20 @@ impl<'h, H: Host, S: Store> Follower<'h, H, S> {
         self.batch.fill(&mut self.source, self.records_max)?;
         let Some(end) = self.batch.end() else {
             self.settle().await?;
+            self.sink.store.tidy().map_err(SinkError::from)?;
             self.look_whether_caught_up();
             return Ok(Step::CaughtUp);
         };
         read(self.batch.oldest_commit_us());
         if !holds_only_marks(&self.batch) {
-            let is_due = self.lasting.is_due(self.batch.len(), Instant::now());
-            let lasts = self.sink.store.set_lasting(is_due);
+            let lasts = self.sink.store.set_lasting(self.lasting.is_due(self.batch.len()));
             self.apply().await?;
             self.lasting.committed(lasts, Instant::now());
             self.announcer.note(&self.batch);
             if lasts {
                 self.announcer.announce(self.host);
+            } else if self.lasting.is_overdue(Instant::now()) {
+                self.settle().await?;
             }
         }
         self.position = end.lsn;

@@ -13,23 +13,22 @@ pub(crate) const FAST_RECORDS_MIN: usize = 32;
 /// What a follower asks of its sink's commits.
 #[derive(Debug)]
 pub(crate) struct Lasting {
-    /// Between two commits that last, while orders come fast; `None`: all do.
-    every: Option<Duration>,
+    /// For so long, at most, a commit may be undone, while orders come fast; `None`: all last.
+    most: Option<Duration>,
     fast_records_min: usize,
-    last: Instant,
-    is_owed: bool,
+    /// When the first one was made that may be undone.
+    owed_since: Option<Instant>,
 }
 
 impl Lasting {
     /// Every commit lasts.
     pub(crate) fn always() -> Self {
-        let last = Instant::now();
-        Self { every: None, fast_records_min: FAST_RECORDS_MIN, last, is_owed: false }
+        Self { most: None, fast_records_min: FAST_RECORDS_MIN, owed_since: None }
     }
 
     /// One in a while lasts.
-    pub(crate) fn once_in(every: Duration) -> Self {
-        Self { every: Some(every), ..Self::always() }
+    pub(crate) fn once_in(most: Duration) -> Self {
+        Self { most: Some(most), ..Self::always() }
     }
 
     /// Orders come fast from this many records in a batch on.
@@ -38,22 +37,25 @@ impl Lasting {
     }
 
     /// Whether the commit of a batch of so many records must last.
-    pub(crate) fn is_due(&self, records: usize, now: Instant) -> bool {
-        let is_soon = |every| now.saturating_duration_since(self.last) < every;
-        records < self.fast_records_min || !self.every.is_some_and(is_soon)
+    pub(crate) fn is_due(&self, records: usize) -> bool {
+        records < self.fast_records_min || self.most.is_none()
     }
 
     /// A commit was made; whether it `lasts`, and all before it.
     pub(crate) fn committed(&mut self, lasts: bool, now: Instant) {
-        self.is_owed = !lasts;
-        if lasts {
-            self.last = now;
-        }
+        self.owed_since = if lasts { None } else { self.owed_since.or(Some(now)) };
     }
 
     /// Whether there are commits that may be undone.
     pub(crate) const fn is_owed(&self) -> bool {
-        self.is_owed
+        self.owed_since.is_some()
+    }
+
+    /// Whether they have waited long enough. They are made to last by a commit of its own, which
+    /// is small: what the disk is sent with a sync is waited for by everybody.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        let waits = self.owed_since.map(|since| now.saturating_duration_since(since));
+        waits.zip(self.most).is_some_and(|(waits, most)| waits >= most)
     }
 }
 
@@ -62,22 +64,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn while_orders_come_fast_a_commit_lasts_once_in_a_while() {
+    fn while_orders_come_fast_commits_are_made_to_last_once_in_a_while() {
         let mut lasting = Lasting::once_in(Duration::from_secs(1));
-        let begun = lasting.last;
+        let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
-        for (ms, records, is_due) in [
-            (0, 100, false),
-            (0, 31, true),
-            (999, 32, false),
-            (1_000, 100, true),
-            (1_001, 100, false),
+        for (ms, records, is_due, is_overdue) in [
+            (5_000, 100, false, false),
+            (5_999, 32, false, false),
+            (6_000, 100, false, true),
+            (6_001, 31, true, false),
+            (7_500, 100, false, false),
+            (8_499, 100, false, false),
+            (8_500, 100, false, true),
         ] {
-            assert_eq!(lasting.is_due(records, at(ms)), is_due, "{records} after {ms} ms");
+            assert_eq!(lasting.is_due(records), is_due, "{records} after {ms} ms");
             lasting.committed(is_due, at(ms));
             assert_eq!(lasting.is_owed(), !is_due);
+            assert_eq!(lasting.is_overdue(at(ms)), is_overdue, "after {ms} ms");
         }
-        let always = Lasting::always();
-        assert!(always.is_due(5_000, always.last));
+        let mut always = Lasting::always();
+        assert!(always.is_due(5_000));
+        always.committed(true, begun);
+        assert!(!always.is_overdue(at(9_000)));
     }
 }

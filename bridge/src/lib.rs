@@ -24,13 +24,14 @@
 //! * [`reconcile`]: engine, SQL and Redis held against each other, and mended toward the log.
 //! * [`restore`]: a fresh data directory from what SQL knows, when the old one is lost.
 //! * [`legacy`]: reservations of an older system, taken over from its tables and keys.
-//! * [`lag`]: how far behind, and how it is; `place`: on which cores a sink works; `lasting`: which
-//!   of its commits are synced.
+//! * [`lag`]: how far behind, and how it is; `place`, `background`: where a sink works, and
+//!   behind whom; `lasting`: which of its commits are synced.
 //!
 //! A sink that stands still or a database that is down stops nothing else: purchases, payments and
 //! cancels go on, and the log keeps what was not delivered.
 
 mod announce;
+mod background;
 mod backoff;
 pub mod cursor;
 mod fill;

@@ -1,7 +1,7 @@
 //! The bridge's thread.
 //!
-//! A thread of its own with its own small runtime, at lower priority and, unless it is late, beside
-//! the fronts' loops. It never gives up on a database that does not answer, never goes on where a
+//! A thread of its own with its own small runtime, which gives way to others until it is late
+//! ([`place`]). It never gives up on a database that does not answer, never goes on where a
 //! person must decide, and ends when it is told to, after what is durable has been delivered.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

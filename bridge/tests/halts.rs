@@ -245,7 +245,8 @@ async fn the_equation_is_the_databases_own_rule_too(place: Place) {
          before_qty, after_qty, biz_type, biz_id, remark, created_at FROM stock_flows LIMIT 1",
     ] {
         let error = place.try_execute(sql).await.unwrap_err();
-        let refused = ["constraint failed", "CONSTRAINT", "Duplicate entry"];
+        // In the words of SQLite, MariaDB, MySQL, and of both of these.
+        let refused = ["constraint failed", "CONSTRAINT", "is violated", "Duplicate entry"];
         let text = error.to_string();
         assert!(refused.iter().any(|words| text.contains(words)), "{sql}: {text}");
     }

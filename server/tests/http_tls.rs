@@ -19,6 +19,10 @@ use serde_json::Value;
 const ACTIVITY: u64 = 30_001;
 
 fn serve(certificates: &Certificates) -> Server {
+    serve_with(certificates, &[])
+}
+
+fn serve_with(certificates: &Certificates, more: &[(&str, &str)]) -> Server {
     let [certificate, key] = certificates.files();
     let env = [
         ("SLUICE_HTTP__TLS_CERTIFICATE_FILE", certificate.as_str()),
@@ -27,7 +31,7 @@ fn serve(certificates: &Certificates) -> Server {
         // A flood of repeats is what one of the tests sends.
         ("SLUICE_HTTP__REPLAYS_PER_CONNECTION", "off"),
     ];
-    Server::start_with(&["--demo"], &env)
+    Server::start_with(&["--demo"], &[&env, more].concat())
 }
 
 /// A purchase, as a client sends it.
@@ -91,6 +95,21 @@ fn a_connection_buys_and_looks_under_tls_as_without_it() {
     // More than one record, and more than the sockets between the two hold.
     let (status, document) = ask(&mut peer, &get("/openapi.json"));
     assert_eq!((status, &document["openapi"]), (200, &"3.1.0".into()));
+}
+
+#[test]
+fn a_trusted_proxy_knows_better_than_the_connection_whether_a_buyer_came_by_tls() {
+    let certificates = Certificates::new();
+    let buy = |server: &Server, proto: &str| {
+        let header = format!("Host: localhost\r\nX-Forwarded-Proto: {proto}\r\n");
+        let request = purchase(7, "first").replacen("Host: localhost\r\n", &header, 1);
+        ask(&mut certificates.connect(server.address), &request)
+    };
+    let proxied = serve_with(&certificates, &[("SLUICE_HTTP__TRUSTED_PROXIES", "127.0.0.1")]);
+    let (status, refused) = buy(&proxied, "http");
+    assert_eq!((status, &refused["code"]), (403, &"tls_required".into()), "{refused}");
+    assert_eq!(buy(&proxied, "https").0, 202);
+    assert_eq!(buy(&serve(&certificates), "http").0, 202, "nobody is believed here");
 }
 
 #[test]
@@ -182,12 +201,14 @@ fn the_admins_commands_trust_whom_they_are_told_to() {
     let (code, said) = run(&url, Some(ours.path("authority.pem")));
     assert_eq!(code, Some(0), "{said}");
     assert!(said.contains("1 activity and 0 reservations compared"), "{said}");
-    let other = format!("https://127.0.0.2:{}", server.address.port());
+    let elsewhere = Certificates::of(["elsewhere.example"]);
+    let misnamed = serve(&elsewhere);
+    let other = format!("https://localhost:{}", misnamed.address.port());
     for (url, ca, word) in [
         (&url, None, "--ca"),
         (&url, Some(theirs.path("authority.pem")), "certificate"),
         (&url, Some(theirs.path("key.pem")), "--ca"),
-        (&other, Some(ours.path("authority.pem")), ""),
+        (&other, Some(elsewhere.path("authority.pem")), "certificate"),
     ] {
         let (code, said) = run(url, ca);
         assert!(code == Some(2) && said.contains(word), "{word}: {code:?} {said}");

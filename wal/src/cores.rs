@@ -8,12 +8,22 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// left to the kernel and to everybody else. None where there is nothing to choose: on a single
 /// core, or where the process may use the time of fewer cores than it may be placed on.
 pub fn loop_cores() -> Vec<usize> {
-    let Ok(allowed) = sched_getaffinity(Some(rustix::process::getpid())) else { return Vec::new() };
+    split().map_or(Vec::new(), |(_, others)| others)
+}
+
+/// The cores that are left: none where there is nothing to choose.
+pub fn free_cores() -> Vec<usize> {
+    split().map_or(Vec::new(), |(first, _)| vec![first])
+}
+
+/// The first core, and the others.
+fn split() -> Option<(usize, Vec<usize>)> {
+    let allowed = sched_getaffinity(Some(rustix::process::getpid())).ok()?;
     let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
     let is_whole = available_parallelism().is_ok_and(|cores| cores.get() == all.len());
     match all.as_slice() {
-        [_, others @ ..] if is_whole => others.to_vec(),
-        _ => Vec::new(),
+        [first, others @ ..] if is_whole && !others.is_empty() => Some((*first, others.to_vec())),
+        _ => None,
     }
 }
 

@@ -106,7 +106,7 @@ mod watermark;
 
 pub use abort::AbortOnPanic;
 pub use control::{Format, OWNER_BYTES};
-pub use cores::{loop_cores, stay_nowhere, stay_on};
+pub use cores::{free_cores, loop_cores, stay_nowhere, stay_on};
 pub use device::posix::PosixDevice;
 pub use error::{Busy, LogUnavailable, OpenError, ReadError};
 pub use fatal::{Fatal, OnFatal};

@@ -102,8 +102,7 @@ pub(crate) fn lane(shard: u16, shard_count: u16) -> Option<usize> {
     }
 }
 
-/// Records that are handed over together: more than the processor fetches from memory side by
-/// side, few enough that what was fetched is at hand still when its turn comes.
+/// Records that are handed over together: what is fetched for them all is at hand still.
 pub const RECORDS_TOGETHER: usize = 128;
 
 /// A record that cannot have happened: the log is refused.
@@ -234,6 +233,7 @@ impl Segment<'_> {
         self.progress.advance(self.bytes().saturating_sub(end.offset - FRAMES_AT));
         match (self.successor, reach) {
             (Some(next), _) => self.check_seal(next, &end),
+            (None, Reach::Everything) if self.is_closed(&end, &stop) => Ok(()),
             (None, Reach::Everything) => self.judge(&*file, &end, &stop, recovered),
             (None, Reach::Promised) if end.offset == limit => Ok(()),
             (None, Reach::Promised) => Err(self.refused(&end, Case::PromisedDamage, String::new())),
@@ -316,9 +316,6 @@ impl Segment<'_> {
         stop: &Stop,
         recovered: &mut Recovered,
     ) -> Result<(), OpenError> {
-        if self.is_closed(end, stop) {
-            return Ok(());
-        }
         let mut survey = scan::survey(file, self.header, end.offset);
         let (format, shard_seqs) = (&self.control.format, recovered.shard_seqs.as_slice());
         let passed = Passed { format, shard_seqs };
@@ -342,13 +339,10 @@ impl Segment<'_> {
         Ok(())
     }
 
-    /// Whether CONTROL vouches for this very end, and no frame of this life stands behind it. Then
-    /// what lies beyond is not read: a process that had written it would have taken the word back
-    /// before its first byte, and it would have begun a segment of its own (W10, W11).
+    /// Whether CONTROL vouches for this very end: then nobody has written behind it (W10, W11).
     fn is_closed(&self, end: &LogEnd, stop: &Stop) -> bool {
-        let vouched = self.control.clean_end.as_ref() == Some(end);
         let is_end = matches!(stop, Stop::Full | Stop::Zero | Stop::Stale);
-        vouched && is_end && !planted::has(Bug::CleanEndIgnored)
+        is_end && self.control.clean_end == Some(*end) && !planted::has(Bug::CleanEndIgnored)
     }
 
     fn evidence(&self, end: &LogEnd, stop: Option<&Stop>, survey: &Survey) -> Evidence {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use wal::{
     Class, Format, Inspecting, Log, Lsn, OWNER_BYTES, OpenError, OpenOptions, Opening, PosixDevice,
-    ReadError, Reader, SinkClass, record_bytes,
+    ReadError, Reader, SinkClass, SnapshotError, record_bytes,
 };
 
 const FORMAT: Format = Format {
@@ -141,7 +141,8 @@ fn what_recovery_found_can_be_read_before_anything_is_written() {
     log.close().unwrap();
     drop(log);
     let mut opening = Opening::begin(Arc::new(PosixDevice::new(dir.path())), options()).unwrap();
-    assert_eq!((*opening.format(), opening.next_snapshot().unwrap().is_none()), (FORMAT, true));
+    let loaded = opening.load_snapshot(&mut |_| Ok::<_, SnapshotError>(())).unwrap();
+    assert_eq!((*opening.format(), loaded), (FORMAT, false));
     let judged = opening.replay(&mut |_| Ok(())).unwrap();
     assert_eq!(
         (judged.identity().uuid, judged.identity().epoch),

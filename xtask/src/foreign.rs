@@ -149,6 +149,11 @@ impl Apt {
             // Root's apt fetches as a user who may not enter this folder.
             "APT::Sandbox::User=root".to_owned(),
             "Acquire::Languages=none".to_owned(),
+            // Whatever the machine's own settings allow: what is not signed does not run here.
+            "APT::Get::AllowUnauthenticated=false".to_owned(),
+            "Acquire::AllowInsecureRepositories=false".to_owned(),
+            // A list that was not fetched is told as that, not as a package that is missing.
+            "APT::Update::Error-Mode=any".to_owned(),
         ];
         Ok(Self { home, options })
     }

@@ -109,8 +109,6 @@ pub(crate) fn steps(length: Length) -> Vec<Step> {
             240,
         ),
         campaigns(length),
-        MYSQL,
-        redis(length),
         shop(
             "kills",
             "test --locked --profile ci -p server --test kill_nine --test kill_histories",
@@ -131,6 +129,9 @@ pub(crate) fn steps(length: Length) -> Vec<Step> {
             SOAK,
             length.pick(&[("SLUICE_SOAK_MINUTES", "480")], &[("SLUICE_SOAK_MINUTES", "1")]),
         ),
+        // Last: they alone want a mirror of packages that may be out of reach, or in motion.
+        redis(length),
+        MYSQL,
     ]
 }
 

@@ -36,8 +36,8 @@ impl Share {
     }
 
     /// How many of a thousand are met, rounded down; all of none.
-    pub(crate) const fn per_mille(self) -> u64 {
-        if self.all == 0 { 1_000 } else { (self.all - self.missed) * 1_000 / self.all }
+    pub(crate) fn per_mille(self) -> u64 {
+        ((self.all - self.missed) * 1_000).checked_div(self.all).unwrap_or(1_000)
     }
 }
 

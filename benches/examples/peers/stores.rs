@@ -62,7 +62,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Trouble> {
     println!("\na burst of {burst} purchases");
     let sale = ["--stock", &burst, "--shoppers", &burst, "--connections", CONNECTIONS[0]];
     client(&[stores.as_slice(), &sale].concat())?;
-    let (rate, steady) = (args.rate.to_string(), (args.rate * args.seconds).to_string());
+    let (rate, steady) =
+        (args.rate.to_string(), (u64::from(args.rate) * u64::from(args.seconds)).to_string());
     let first = (args.burst + 1).to_string();
     println!("\n{rate} purchases a second for {} s", args.seconds);
     let sale = ["--stock", &steady, "--shoppers", &steady, "--connections", CONNECTIONS[1]];

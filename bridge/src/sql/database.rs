@@ -169,6 +169,14 @@ impl Store for DatabaseStore {
             Self::MySql(store) => store.set_lasting(lasting),
         }
     }
+
+    fn tidy(&mut self) -> Result<(), StoreError> {
+        match self {
+            Self::Direct(store) => store.tidy(),
+            Self::Sqlite(store) => store.tidy(),
+            Self::MySql(store) => store.tidy(),
+        }
+    }
 }
 
 impl Transaction for DatabaseTransaction<'_> {

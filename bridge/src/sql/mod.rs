@@ -9,8 +9,9 @@
 //!
 //! [`sink`] drives; [`fill`] writes a database that the log has passed by; `fold` and the tables
 //! beside it are free of any dialect; [`store`] is the seam to the database, [`sqlite`] and
-//! [`mysql`] implement it, and [`sqlite_direct`] for the sink itself; [`database`] is any of them
-//! as a URL names it. [`queries`] and [`accounts`] are what the server reads and writes there.
+//! [`mysql`] implement it, and [`sqlite_direct`] for the sink itself, with `sqlite_pages` for when
+//! its pages go to the disk; [`database`] is any of them as a URL names it. [`queries`] and
+//! [`accounts`] are what the server reads and writes there.
 
 pub mod accounts;
 mod activities;
@@ -45,6 +46,7 @@ pub mod sink;
 pub mod split;
 pub mod sqlite;
 pub mod sqlite_direct;
+mod sqlite_pages;
 pub mod store;
 mod stored_reservations;
 mod tables;

@@ -14,7 +14,8 @@ use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ToSql};
 use sqlx::sqlite::SqliteConnectOptions;
 
 use super::chunks::Meaning;
-use super::sqlite::{BUSY_TIMEOUT, CACHE_KIB, CHECKPOINT_PAGES, STATEMENTS_CACHED};
+use super::sqlite::{BUSY_TIMEOUT, CACHE_KIB, STATEMENTS_CACHED};
+use super::sqlite_pages::Pages;
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value, part_name};
 use crate::place;
 
@@ -29,12 +30,15 @@ pub struct DirectStore {
     lasting: bool,
     /// The connection syncs them.
     syncs: bool,
+    /// Boxed: a store is one of several, which are about as large as each other.
+    pages: Box<Pages>,
 }
 
 impl DirectStore {
     /// A store that connects when it is first used.
     pub fn new(options: SqliteConnectOptions) -> Self {
-        Self { options, connection: None, lasting: true, syncs: true }
+        let pages = Box::new(Pages::new(options.get_filename()));
+        Self { options, connection: None, lasting: true, syncs: true, pages }
     }
 
     /// The settings are those of [`connect_options`](super::sqlite::connect_options).
@@ -49,7 +53,6 @@ impl DirectStore {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", false)?;
         connection.pragma_update(None, "cache_size", -i64::from(CACHE_KIB))?;
-        connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
         // Of commits that were not synced one by one, a sync that failed may have left some in the
         // page cache alone, where the next sync finds nothing to do. They are written once more,
         // as far as other readers allow.
@@ -67,7 +70,9 @@ impl Store for DirectStore {
             Some(connection) => connection,
             None => {
                 self.syncs = true;
-                self.connect()?
+                let connection = self.connect()?;
+                self.pages.watch(&connection);
+                connection
             }
         };
         if self.syncs != self.lasting {
@@ -83,6 +88,13 @@ impl Store for DirectStore {
     fn set_lasting(&mut self, lasting: bool) -> bool {
         self.lasting = lasting;
         lasting
+    }
+
+    fn tidy(&mut self) -> Result<(), StoreError> {
+        match &self.connection {
+            Some(connection) => Ok(self.pages.copy(connection, true)?),
+            None => Ok(()),
+        }
     }
 }
 
@@ -218,7 +230,13 @@ impl Transaction for DirectTransaction<'_> {
 
     async fn commit(self) -> Result<(), StoreError> {
         self.connection.execute_batch("COMMIT")?;
-        self.home.connection = Some(self.connection);
+        let DirectStore { connection, pages, syncs, .. } = self.home;
+        pages.committed(*syncs);
+        // Committed it is, whatever comes of this.
+        if let Err(error) = pages.copy(&self.connection, false) {
+            tracing::warn!(%error, "SQLite could not copy pages from its log into its file");
+        }
+        *connection = Some(self.connection);
         Ok(())
     }
 }

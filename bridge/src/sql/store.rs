@@ -286,6 +286,15 @@ pub trait Store {
     fn set_lasting(&mut self, _lasting: bool) -> bool {
         true
     }
+
+    /// Does what a store has put off until a pause. The next transaction may be begun after any
+    /// error.
+    ///
+    /// # Errors
+    /// Where the database is not available.
+    fn tidy(&mut self) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 /// A transaction. Dropped, it leaves nothing behind.

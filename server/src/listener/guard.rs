@@ -10,6 +10,7 @@
 //! Head     the first byte of a request          header_timeout, however many bytes trickle in
 //! Busy     the headers are complete             never: the handler has its own clocks
 //! (write)  the socket takes no more             write_timeout without progress
+//! (drain)  what it took does not leave it       write_timeout; under TLS it takes some ahead
 //! ```
 
 use std::io;
@@ -70,14 +71,16 @@ pub(super) struct Guard<S> {
     patience: Patience,
     read_clock: Clock,
     write_clock: Clock,
+    drain_clock: Clock,
 }
 
 impl<S> Guard<S> {
     pub(super) fn new(socket: S, phase: Phase, patience: Patience) -> Self {
         let mut read_clock = Clock::default();
         read_clock.start(patience.idle);
-        let (ahead, write_clock) = (Bytes::new(), Clock::default());
-        Self { socket, ahead, phase, patience, read_clock, write_clock }
+        let (write_clock, drain_clock) = (Clock::default(), Clock::default());
+        let ahead = Bytes::new();
+        Self { socket, ahead, phase, patience, read_clock, write_clock, drain_clock }
     }
 
     /// Lets somebody else read what was read already.
@@ -130,6 +133,23 @@ impl Clock {
         self.deadline.is_some()
     }
 
+    /// Runs from where the socket is not ready, and stops where it is.
+    fn watch<T>(
+        &mut self,
+        cx: &mut Context<'_>,
+        poll: Poll<io::Result<T>>,
+        patience: Duration,
+    ) -> Poll<io::Result<T>> {
+        if poll.is_ready() {
+            self.stop();
+            return poll;
+        }
+        if !self.running() {
+            self.start(patience);
+        }
+        self.poll_expired(cx).map(Err)
+    }
+
     /// Pending until the deadline, and then this error.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let Some(deadline) = self.deadline else { return Poll::Pending };
@@ -171,24 +191,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guard<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> Guard<S> {
-    /// Starts the write clock where the socket takes nothing, stops it where it does.
-    fn watched<T>(
-        &mut self,
-        cx: &mut Context<'_>,
-        poll: Poll<io::Result<T>>,
-    ) -> Poll<io::Result<T>> {
-        if poll.is_ready() {
-            self.write_clock.stop();
-            return poll;
-        }
-        if !self.write_clock.running() {
-            self.write_clock.start(self.patience.write);
-        }
-        self.write_clock.poll_expired(cx).map(Err)
-    }
-}
-
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     fn poll_write(
         self: Pin<&mut Self>,
@@ -197,7 +199,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let poll = Pin::new(&mut this.socket).poll_write(cx, bytes);
-        this.watched(cx, poll)
+        this.write_clock.watch(cx, poll, this.patience.write)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -208,11 +210,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
         if this.wind() == IDLE {
             let _ = this.read_clock.poll_expired(cx);
         }
-        Pin::new(&mut this.socket).poll_flush(cx)
+        let poll = Pin::new(&mut this.socket).poll_flush(cx);
+        this.drain_clock.watch(cx, poll, this.patience.write)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().socket).poll_shutdown(cx)
+        let this = self.get_mut();
+        let poll = Pin::new(&mut this.socket).poll_shutdown(cx);
+        this.drain_clock.watch(cx, poll, this.patience.write)
     }
 
     fn poll_write_vectored(
@@ -222,7 +227,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guard<S> {
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         let poll = Pin::new(&mut this.socket).poll_write_vectored(cx, buffers);
-        this.watched(cx, poll)
+        this.write_clock.watch(cx, poll, this.patience.write)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -248,6 +253,42 @@ mod tests {
             .start_paused(true)
             .build()
             .unwrap()
+    }
+
+    /// Takes all at once, as TLS does, and gets rid of nothing.
+    struct Sealed;
+
+    impl AsyncWrite for Sealed {
+        fn poll_write(
+            self: Pin<&mut Self>,
+            _cx: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Pending
+        }
+    }
+
+    #[test]
+    fn what_was_taken_and_does_not_leave_ends_the_connection_too() {
+        paused().block_on(async {
+            for ends in [false, true] {
+                let mut guard = Guard::new(Sealed, Phase::default(), PATIENCE);
+                guard.phase.busy();
+                guard.write_all(b"an answer").await.unwrap();
+                let started = Instant::now();
+                let outcome = if ends { guard.shutdown().await } else { guard.flush().await };
+                assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::TimedOut);
+                assert_eq!(started.elapsed().as_secs(), PATIENCE.write.as_secs());
+            }
+        });
     }
 
     #[test]

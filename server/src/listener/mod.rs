@@ -201,7 +201,8 @@ where
         false => Rest::Other(Vec::new()),
     };
     match rest {
-        Rest::Nothing => {}
+        // Under TLS an end that is not told looks like one that somebody cut.
+        Rest::Nothing => _ = guard.shutdown().await,
         Rest::Other(bytes) => {
             guard.give_back(bytes);
             // Boxed: it is large, and who only buys never needs it.

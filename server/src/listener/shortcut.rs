@@ -85,7 +85,6 @@ pub(super) async fn serve<S: AsyncRead + AsyncWrite + Unpin>(
             return Rest::Nothing;
         }
         if is_last {
-            let _ = socket.shutdown().await;
             return Rest::Nothing;
         }
         output.clear();

@@ -23,6 +23,11 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     pub(crate) fn new() -> Self {
+        Self::of(["localhost", "127.0.0.1"])
+    }
+
+    /// For a server of these names.
+    pub(crate) fn of<const N: usize>(names: [&str; N]) -> Self {
         let authority_key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -31,8 +36,7 @@ impl Certificates {
         let authority = params.self_signed(&authority_key).unwrap();
         let issuer = Issuer::new(params, authority_key);
         let key = KeyPair::generate().unwrap();
-        let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-        let mut params = CertificateParams::new(names).unwrap();
+        let mut params = CertificateParams::new(names.map(str::to_owned).to_vec()).unwrap();
         params.distinguished_name.push(DnType::CommonName, "a server");
         params.use_authority_key_identifier_extension = true;
         let certificate = params.signed_by(&key, &issuer).unwrap();

@@ -102,15 +102,17 @@ fn peer_of(parts: &Parts) -> Peer {
     parts.extensions.get::<Peer>().cloned().unwrap_or_else(nowhere)
 }
 
-/// Whether a request came over TLS: it ends here, or at a proxy that is trusted and says so.
+/// Whether a request came over TLS: a proxy that is trusted and says how it was asked knows best;
+/// otherwise it is TLS that ends here.
 pub(crate) fn came_over_tls(
     shared: &Shared,
     peer: Option<&Peer>,
     forwarded_proto: Option<&str>,
 ) -> bool {
-    let is_from_tls =
-        |peer: &Peer| forwarded_proto == Some("https") && shared.gate.proxies.trust(peer.ip());
-    peer.is_some_and(|peer| peer.is_encrypted() || is_from_tls(peer))
+    peer.is_some_and(|peer| match forwarded_proto {
+        Some(proto) if shared.gate.proxies.trust(peer.ip()) => proto == "https",
+        _ => peer.is_encrypted(),
+    })
 }
 
 /// Refuses what did not come over TLS, where that is asked for.
