@@ -9,14 +9,17 @@
 //! file system journal the allocation at every sync. When spares run low new work is refused, and
 //! let in again by itself; the last one is kept for what must go on.
 
+mod demand;
+
 use std::collections::VecDeque;
 use std::io;
 
+use self::demand::Demand;
 use crate::block::{BLOCK, Blocks, is_zero};
 use crate::control::Control;
 use crate::device::{Device, read_full};
 use crate::intake::{Admission, Intake};
-use crate::limits::{EXTRA_MARGIN_SEGMENTS, SPARES, SPARES_AHEAD_US, SPARES_MAX, SPARES_RESERVED};
+use crate::limits::{EXTRA_MARGIN_SEGMENTS, SPARES, SPARES_MAX, SPARES_RESERVED};
 use crate::names;
 use crate::planted::{self, Bug};
 use crate::segment::SegmentHeader;
@@ -52,18 +55,7 @@ impl Spare {
 struct Pool {
     spares: VecDeque<Spare>,
     next_number: u64,
-    /// How many there should be, by the rate at which segments are filled.
-    by_rate: usize,
-    /// Log that is foreseen, and not written yet, in segments.
-    foreseen: usize,
-    /// More is written than was foreseen.
-    outrun: bool,
-    /// A segment was begun since somebody foresaw.
-    rotated: bool,
-    rotated_us: u64,
-    /// There was no room for one beyond [`SPARES`]; tried again once a segment was begun, or
-    /// something else is foreseen.
-    extra_denied: bool,
+    demand: Demand,
     /// The last one that was tried found no room.
     out_of_room: bool,
     stopped: bool,
@@ -73,11 +65,6 @@ impl Pool {
     fn next_path(&mut self) -> String {
         self.next_number += 1;
         names::spare(self.next_number - 1)
-    }
-
-    /// How many there should be.
-    fn target(&self) -> usize {
-        if self.extra_denied { SPARES } else { target(self.by_rate, self.foreseen, self.outrun) }
     }
 
     /// # Panics
@@ -118,12 +105,7 @@ impl Spares {
         let mut pool = Pool {
             spares: VecDeque::new(),
             next_number: 1,
-            by_rate: SPARES,
-            foreseen: 0,
-            outrun: false,
-            rotated: false,
-            rotated_us: 0,
-            extra_denied: false,
+            demand: Demand::default(),
             out_of_room: false,
             stopped: false,
         };
@@ -155,7 +137,7 @@ impl Spares {
     pub(crate) fn make(&self, device: &dyn Device, intake: &Intake) -> Result<SpareMade, Failed> {
         let (path, is_extra) = {
             let mut pool = self.pool.lock();
-            if pool.spares.len() >= pool.target() {
+            if pool.spares.len() >= pool.demand.target() {
                 pool.out_of_room = false;
                 return Ok(SpareMade::Enough);
             }
@@ -194,7 +176,7 @@ impl Spares {
 
     fn deny_extra(&self) -> SpareMade {
         let mut pool = self.pool.lock();
-        pool.extra_denied = true;
+        pool.demand.deny_extra();
         pool.out_of_room = false;
         SpareMade::Enough
     }
@@ -224,13 +206,7 @@ impl Spares {
     pub(crate) fn take(&self, device: &dyn Device, intake: &Intake) -> Result<Spare, Failed> {
         let now_us = device.now_us();
         let mut pool = self.pool.lock();
-        if pool.rotated_us != 0 {
-            pool.by_rate = by_rate(now_us.saturating_sub(pool.rotated_us));
-        }
-        pool.rotated_us = now_us;
-        pool.rotated = true;
-        pool.extra_denied = false;
-        pool.foreseen = pool.foreseen.saturating_sub(1);
+        pool.demand.begin_segment(now_us);
         if let Some(spare) = pool.spares.pop_front() {
             admit(&pool, intake);
             drop(pool);
@@ -265,7 +241,7 @@ impl Spares {
     /// Whether a file that is given back is wanted beside `more` others.
     pub(crate) fn wants(&self, more: usize) -> bool {
         let pool = self.pool.lock();
-        pool.spares.len() + more < pool.target()
+        pool.spares.len() + more < pool.demand.target()
     }
 
     /// A name that no spare has.
@@ -290,12 +266,7 @@ impl Spares {
         let segments = bytes.div_ceil(self.segment_bytes);
         let segments = usize::try_from(segments).unwrap_or(usize::MAX);
         let mut pool = self.pool.lock();
-        if std::mem::take(&mut pool.rotated) {
-            // Segments were begun, and less of what was foreseen is done than they would hold.
-            pool.outrun = segments > pool.foreseen;
-        }
-        if pool.foreseen != segments {
-            (pool.foreseen, pool.extra_denied) = (segments, false);
+        if pool.demand.foresee(segments) {
             drop(pool);
             self.changed.notify_all();
         }
@@ -304,7 +275,7 @@ impl Spares {
     /// Whether there are as many as there should be.
     pub(crate) fn are_enough(&self) -> bool {
         let pool = self.pool.lock();
-        pool.spares.len() >= pool.target()
+        pool.spares.len() >= pool.demand.target()
     }
 
     /// Number of spares.
@@ -315,7 +286,7 @@ impl Spares {
     /// Waits until a spare is missing, or about `timeout_ms`. Tells whether to go on.
     pub(crate) fn wait(&self, timeout_ms: u64) -> bool {
         let mut pool = self.pool.lock();
-        if !pool.stopped && pool.spares.len() >= pool.target() {
+        if !pool.stopped && pool.spares.len() >= pool.demand.target() {
             pool = self.changed.wait_ms(pool, timeout_ms);
         }
         !pool.stopped
@@ -350,25 +321,6 @@ fn create(device: &dyn Device, path: &str, bytes: u64) -> Result<(), Failed> {
     let draft = names::draft_of_spare(path);
     let made = device.create_zeroed(&draft, bytes).and_then(|()| device.rename(&draft, path));
     made.map_err(|source| Failed { path: draft, source })
-}
-
-/// How many spares there should be, with `foreseen` segments to be filled. They are made ahead of
-/// the rush that fills them: beside it their zeros take the disk and a core from it. So where the
-/// end of it is foreseen, the rate asks for no more than is needed up to there; unless the log
-/// `outruns` it: what fills segments then is something else.
-fn target(by_rate: usize, foreseen: usize, outruns: bool) -> usize {
-    let by_sale = foreseen.saturating_add(SPARES).min(SPARES_MAX);
-    match (foreseen, outruns) {
-        (0, _) => by_rate,
-        (_, true) => by_sale.max(by_rate),
-        (_, false) => by_sale,
-    }
-}
-
-/// How many spares there should be where the last segment was filled in `took_us`.
-fn by_rate(took_us: u64) -> usize {
-    let ahead = usize::try_from(SPARES_AHEAD_US / took_us.max(1)).unwrap_or(SPARES_MAX);
-    ahead.saturating_add(1).clamp(SPARES, SPARES_MAX)
 }
 
 fn admit(pool: &MutexGuard<'_, Pool>, intake: &Intake) {
@@ -426,60 +378,11 @@ mod tests {
     use crate::device::sim::{Image, SimDevice};
 
     #[test]
-    fn spares_last_two_seconds_at_the_rate_at_which_segments_are_filled_within_their_bounds() {
-        let seconds = |count: u64| count * 1_000_000;
-        for (took_us, expected) in [
-            (seconds(3600), SPARES),
-            (seconds(2), SPARES),
-            (500_000, 5),
-            (400_000, 6),
-            (1, SPARES_MAX),
-            (0, SPARES_MAX),
-        ] {
-            assert_eq!(by_rate(took_us), expected, "a segment in {took_us} us");
-        }
-    }
-
-    #[test]
-    fn spares_for_what_is_foreseen_are_made_before_it_comes_and_none_beside_it() {
-        for rate in [SPARES, SPARES_MAX] {
-            assert_eq!(target(rate, 0, false), rate);
-            assert_eq!(target(rate, 1, false), SPARES + 1);
-            assert_eq!(target(rate, usize::MAX, false), SPARES_MAX);
-        }
-        // Each segment that is begun takes a spare, and is one less to come.
-        let (mut spares, mut foreseen) = (target(SPARES, 4, false), 4);
-        while foreseen > 0 {
-            (spares, foreseen) = (spares - 1, foreseen - 1);
-            assert!(spares >= target(SPARES, foreseen, false), "{spares} for {foreseen}");
-        }
-    }
-
-    #[test]
-    fn where_the_log_outruns_what_was_foreseen_the_rate_counts_as_well() {
-        assert_eq!(target(SPARES_MAX, 1, true), SPARES_MAX);
-        assert_eq!(target(SPARES, 2, true), SPARES + 2);
-        let spares = empty(SPARES_MAX);
-        spares.foresee(2 * SEGMENT);
-        assert_eq!(spares.pool.lock().target(), SPARES + 2);
-        let begin = |count| {
-            let mut pool = spares.pool.lock();
-            (pool.foreseen, pool.rotated) = (pool.foreseen.saturating_sub(count), true);
-        };
-        begin(1);
-        spares.foresee(SEGMENT);
-        assert_eq!(spares.pool.lock().target(), SPARES + 1, "as foreseen");
-        begin(1);
-        spares.foresee(SEGMENT);
-        assert_eq!(spares.pool.lock().target(), SPARES_MAX, "nothing of it was done");
-    }
-
-    #[test]
     fn a_spare_beyond_the_usual_number_never_fills_the_disk_and_its_lack_is_no_lack_of_room() {
         let device = SimDevice::new(Image::default());
         device.create_dir(names::WAL_DIR).unwrap();
         let intake = Intake::new(&[0], 65_536, 1 << 20);
-        let spares = empty(SPARES);
+        let spares = empty();
         let make = || spares.make(&device, &intake).ok().unwrap();
         let margin = EXTRA_MARGIN_SEGMENTS * SEGMENT;
         device.set_free_bytes(Some(SPARES as u64 * SEGMENT + SEGMENT + margin));
@@ -507,16 +410,11 @@ mod tests {
 
     const SEGMENT: u64 = 8 * BLOCK;
 
-    fn empty(by_rate: usize) -> Spares {
+    fn empty() -> Spares {
         let pool = Pool {
             spares: VecDeque::new(),
             next_number: 1,
-            by_rate,
-            foreseen: 0,
-            outrun: false,
-            rotated: false,
-            rotated_us: 0,
-            extra_denied: false,
+            demand: Demand::default(),
             out_of_room: false,
             stopped: false,
         };

@@ -89,8 +89,8 @@ impl Provisions {
         Self { reservations_max, books: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Has `activity` looked at, of which so much is [for sale](crate::core::shard::Shard::for_sale)
-    /// now.
+    /// Has `activity` looked at, of which so much is now
+    /// [for sale](crate::core::shard::Shard::for_sale).
     pub(crate) fn expect(&self, activity: ActivityId, for_sale: usize) {
         if for_sale > 0 {
             self.books.lock().due.insert(activity);
@@ -213,13 +213,11 @@ impl Engine {
         let provisions = &self.inner.provisions;
         let mut books = provisions.books.lock();
         if books.running {
-            // A log that has failed makes none, and whoever stops the thread may have done so before
-            // this was told.
-            while books.running
-                && !books.stopping
-                && !self.inner.log.is_poisoned()
-                && !(books.is_done() && self.inner.log.has_enough_spares())
-            {
+            let log = &self.inner.log;
+            // A log that has failed makes none, and who stops the thread may be done before this
+            // is told.
+            let is_over = |it: &Books| !it.running || it.stopping || log.is_poisoned();
+            while !(is_over(&books) || books.is_done() && log.has_enough_spares()) {
                 // The log's own thread makes spares, and rings no bell here.
                 provisions.changed.wait_for(&mut books, SPARES_LOOK);
             }
