@@ -317,8 +317,7 @@ impl Segment<'_> {
         recovered: &mut Recovered,
     ) -> Result<(), OpenError> {
         let mut survey = scan::survey(file, self.header, end.offset);
-        let (format, shard_seqs) = (&self.control.format, recovered.shard_seqs.as_slice());
-        let passed = Passed { format, shard_seqs };
+        let passed = Passed { format: &self.control.format, shard_seqs: &recovered.shard_seqs };
         let mut stop = Some(stop);
         // A block that the disk does not give back is news of the file, whatever lies there.
         let is_read = !matches!(stop, Some(Stop::Unreadable(_)));
@@ -342,7 +341,8 @@ impl Segment<'_> {
     /// Whether CONTROL vouches for this very end: then nobody has written behind it (W10, W11).
     fn is_closed(&self, end: &LogEnd, stop: &Stop) -> bool {
         let is_end = matches!(stop, Stop::Full | Stop::Zero | Stop::Stale);
-        is_end && self.control.clean_end == Some(*end) && !planted::has(Bug::CleanEndIgnored)
+        let is_vouched_for = is_end && self.control.clean_end == Some(*end);
+        is_vouched_for && !planted::has(Bug::CleanEndIgnored)
     }
 
     fn evidence(&self, end: &LogEnd, stop: Option<&Stop>, survey: &Survey) -> Evidence {
