@@ -17,8 +17,8 @@ use engine::core::ids::{ActivityId, Ordinal, Position, ReservationId, SkuId, Use
 use engine::core::request::RequestHasher;
 use engine::core::shard::{Shard, ShardSeed};
 use engine::core::snapshot::{
-    ControlLoader, IMAGE_KINDS, IMAGE_VERSION, LoadError, ShardLoader, decode_image, encode_image,
-    image_kind, walk_control,
+    ControlLoader, IMAGE_KINDS, IMAGE_VERSION, Image, LoadError, ShardLoader, decode_image,
+    encode_image, image_kind, walk_control,
 };
 
 const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
@@ -113,6 +113,35 @@ fn a_missing_repeated_or_moved_item_is_refused() {
     let twice = load(&twice, whole, shard.applied_seq()).map(drop);
     assert_eq!(twice, Err(LoadError::Repeated(ActivityId::new(1).unwrap())));
     assert_eq!(load(&items, whole, 1).map(drop), Err(LoadError::Digest), "another sequence");
+}
+
+#[test]
+fn a_chain_that_leads_to_another_user_s_reservation_is_refused() {
+    let shard = shard(3);
+    let (items, stranger) = (support::items(&shard), UserId::new(8).unwrap());
+    let (mut links, mut lasts) = (0, 0);
+    for at in 0..items.len() {
+        let (kind, bytes) = &items[at];
+        let mut image = decode_image(*kind, IMAGE_VERSION, bytes).unwrap();
+        match &mut image {
+            Image::Reservation { user, previous: Some(_), .. } => {
+                links += 1;
+                *user = stranger;
+            }
+            Image::User { user, last: Some(_), .. } => {
+                lasts += 1;
+                *user = stranger;
+            }
+            _ => continue,
+        }
+        let mut altered = items.clone();
+        altered[at].1.clear();
+        encode_image(&image, &mut altered[at].1);
+        let mut loader = ShardLoader::new(seed(), shard.applied_seq());
+        let refused = loader.take(&support::images(&altered));
+        assert_eq!(refused, Err(LoadError::OutOfPlace { kind: *kind }), "{image:?}");
+    }
+    assert_eq!((links, lasts), (2, 1));
 }
 
 #[test]

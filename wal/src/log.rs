@@ -9,7 +9,7 @@ use crate::error::{Busy, LogUnavailable, OpenError};
 use crate::failure;
 use crate::ids::{LogIdentity, Lsn};
 use crate::intake::{Batch, Class, Committed, Ticket};
-use crate::limits::SPARES_RESERVED;
+use crate::limits::SPARES;
 use crate::metrics::Metrics;
 use crate::open::{OpenOptions, OpenReport, Opening};
 use crate::reader::Reader;
@@ -114,14 +114,14 @@ impl Log {
         })
     }
 
-    /// Whether there are so few spares that new work is refused.
+    /// Whether there are fewer spares than a log has at least.
     pub(crate) fn lacks_spares(&self) -> bool {
-        self.inner.parts.spares.len() <= SPARES_RESERVED
+        self.inner.parts.spares.len() < SPARES
     }
 
-    /// Reads the spares that an earlier run left.
-    pub(crate) fn check_spares(&self) {
-        self.inner.parts.spares.check(&*self.inner.parts.device);
+    /// Reads one of the spares that an earlier run left; tells whether there was one.
+    pub(crate) fn check_spare(&self) -> bool {
+        self.inner.parts.spares.check_one(&*self.inner.parts.device)
     }
 
     /// Notes that so many bytes of log are foreseen from here on: spares for them are made ahead.

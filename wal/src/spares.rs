@@ -181,25 +181,24 @@ impl Spares {
         SpareMade::Enough
     }
 
-    /// Reads the spares that an earlier run left; removes those that a disk has changed since.
-    pub(crate) fn check(&self, device: &dyn Device) {
-        loop {
-            let pool = self.pool.lock();
-            let next = pool.spares.iter().find(|spare| !spare.checked && !pool.stopped);
-            let Some(path) = next.map(|spare| spare.path.clone()) else { return };
-            drop(pool);
-            let zero = is_all_zero(device, &path, self.segment_bytes);
-            let mut pool = self.pool.lock();
-            // A rotation may have taken it meanwhile.
-            let Some(at) = pool.spares.iter().position(|spare| spare.path == path) else {
-                continue;
-            };
+    /// Reads one of the spares that an earlier run left; removes it where a disk has changed it
+    /// since. Tells whether there was one.
+    pub(crate) fn check_one(&self, device: &dyn Device) -> bool {
+        let pool = self.pool.lock();
+        let next = pool.spares.iter().find(|spare| !spare.checked && !pool.stopped);
+        let Some(path) = next.map(|spare| spare.path.clone()) else { return false };
+        drop(pool);
+        let zero = is_all_zero(device, &path, self.segment_bytes);
+        let mut pool = self.pool.lock();
+        // A rotation may have taken it meanwhile.
+        if let Some(at) = pool.spares.iter().position(|spare| spare.path == path) {
             if zero {
                 pool.spares[at].checked = true;
             } else if pool.spares.remove(at).is_some() {
                 let _ = device.remove(&path);
             }
         }
+        true
     }
 
     /// A spare for the next segment: one from the pool, or one made now.

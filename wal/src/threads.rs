@@ -27,8 +27,8 @@ pub struct Threads {
 }
 
 impl Log {
-    /// Makes spares until new work is let in, then starts the committer and the maker of spares,
-    /// who makes the others: the first segment takes longer to fill than those take to make.
+    /// Makes spares until there are as many as a log has at least, as far as there is room; then
+    /// starts the committer and the maker of spares.
     pub fn start(&self) -> io::Result<Threads> {
         while self.lacks_spares() && matches!(self.make_spare(), Ok(SpareMade::Made)) {}
         let stopping = Arc::new(AtomicBool::new(false));
@@ -96,9 +96,13 @@ fn commit(log: &Log, stopping: &AtomicBool) {
 
 fn spare(log: &Log, stopping: &AtomicBool) {
     let _guard = AbortOnPanic;
-    log.check_spares();
     while !stopping.load(Ordering::Acquire) {
         let Ok(made) = log.make_spare() else { return };
+        // One at a time, where none is to be made: a segment is long to read, and while none is
+        // made a sale that fills them is refused.
+        if made != SpareMade::Made && log.check_spare() {
+            continue;
+        }
         let disk_full = made == SpareMade::NoRoom;
         let timeout_ms = if disk_full { DISK_FULL_RETRY_MS } else { IDLE_MS };
         if !log.wait_for_spare(disk_full, timeout_ms) {

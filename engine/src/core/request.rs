@@ -111,6 +111,12 @@ impl RequestHasher {
         }
     }
 
+    /// Scatters the directory's hash tables. By SipHash, of a text that is no id and no word's
+    /// number: who has solved the form for its factors knows nothing of it.
+    pub(crate) fn table_seed(&self) -> u64 {
+        self.long.hash(b"\0tables").as_u64().0
+    }
+
     /// The hash of a provider's transaction: two channels may number theirs alike. By SipHash-1-3
     /// with 128 bits: all users' transactions are held against each other.
     pub fn receipt(&self, channel: &str, transaction: &str) -> u128 {
@@ -249,6 +255,8 @@ mod tests {
             assert_eq!(hasher.hash(&text[..length]), expected, "{length}");
         }
         assert_eq!(hasher.receipt("card", "tx-1"), siphash::<1, 3>(&key, b"card\0tx-1"));
+        let scattered = siphash::<1, 3>(&key, b"\0tables");
+        assert_eq!(u128::from(hasher.table_seed()), scattered & u128::from(u64::MAX));
     }
 
     #[test]

@@ -25,6 +25,12 @@ pub enum OpenError {
     /// The log's constants are of a newer version.
     #[error("the directory was formatted by a newer version: start that version, or a newer one")]
     UnknownConstants,
+    /// The log was begun before the first release, with request ids hashed otherwise.
+    #[error(
+        "the directory was formatted by a build before the first release, whose request ids this \
+         version does not know again: go on with that build, or start with an empty directory"
+    )]
+    Unreleased,
     /// The log can't be read on.
     #[error("reading the log: {0}")]
     Read(#[from] wal::ReadError),
@@ -46,7 +52,7 @@ impl OpenError {
             Self::Read(wal::ReadError::NoEnd(error)) => log_exit_code(error),
             Self::Read(_) | Self::Sink(wal::SinkError::LogUnavailable(_)) => 4,
             Self::Sink(_) => 2,
-            Self::Clock { .. } | Self::UnknownConstants => 3,
+            Self::Clock { .. } | Self::UnknownConstants | Self::Unreleased => 3,
         }
     }
 
@@ -137,6 +143,7 @@ mod tests {
             (OpenError::from(too_new()), 3, false),
             (read(too_new()), 3, false),
             (OpenError::UnknownConstants, 3, false),
+            (OpenError::Unreleased, 3, false),
             (OpenError::from(not_ours()), 3, true),
             (read(not_ours()), 3, true),
             (OpenError::from(damaged), 4, true),

@@ -247,7 +247,7 @@ impl Engine {
         )?;
         opening.watch(&options.progress);
         let format = *opening.format();
-        let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
+        let owner = Owner::decode(&format.owner)?;
         let fresh = || Replayed {
             supplies: has_cores().then(Supplies::default),
             ..Replayed::new(format.shard_count, &owner, ())

@@ -67,7 +67,8 @@ impl Engine {
     ///
     /// # Panics
     /// Where the log could not hold the note: a name of no or more than 32 bytes, marks that do not
-    /// ascend by shard. Nothing has happened then.
+    /// ascend by shard; and where a sink cannot hold what it says: marks beyond what is durable, or
+    /// of a shard that the log does not have. Nothing has happened then.
     pub fn sink_advanced(&self, sink: &str, lsn: Lsn, marks: &[(u16, u64)]) -> Result<(), Busy> {
         let mut buffer = Vec::new();
         let shards = ShardMarks::encode(marks, &mut buffer);

@@ -98,7 +98,7 @@ fn has_moved(error: &OpenError) -> bool {
 
 fn look_through(mut inspecting: Inspecting<'_>) -> Result<VerifyReport, OpenError> {
     let format = *inspecting.format();
-    let owner = Owner::decode(&format.owner).ok_or(OpenError::UnknownConstants)?;
+    let owner = Owner::decode(&format.owner)?;
     let mut replayed = Replayed::new(format.shard_count, &owner, Book::default());
     let whole = inspecting.is_whole();
     let mut from = None;

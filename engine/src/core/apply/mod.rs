@@ -72,6 +72,9 @@ pub enum ApplyError {
         /// Where it is in its life.
         status: Status,
     },
+    /// The timer waits for it though it is not to be paid, or does not though it is.
+    #[error("reservation {0} waits to be paid and is not to be, or the other way round")]
+    Timer(ReservationId),
     /// It names another user or quantity than its reservation.
     #[error("the event does not fit reservation {0}")]
     Mismatch(ReservationId),
@@ -186,6 +189,7 @@ pub fn apply_hashed(
     let request_hash = hash_of(shard, &event.body).unwrap_or(request_hash);
     let now = Now { id, at_ms: event.at_ms, shard_seq, request_hash };
     let (durable_seq, tables) = (shard.durable_seq, shard.seed.tables());
+    refund::check_listed(shard, &event.body)?;
     let due_ms = match shard.place_mut(id) {
         Entry::Vacant(vacant) => {
             let activity = operator::create(&event.body, &now, tables)?;

@@ -81,18 +81,21 @@ pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Resu
         _ => held.checked_add(quantity).filter(|held| *held <= limit),
     };
     activity.check_held(now, user, following, held)?;
+    let timer = (slot.created_ms(), reservation);
+    let waits = activity.adopted_unpaid.contains(&timer);
+    let is_adopted = activity.own_position(reservation).is_none();
+    if waits != (is_adopted && status == Status::Reserved) {
+        return Err(ApplyError::Timer(reservation));
+    }
 
     activity.figures = figures;
     activity.users.set_held(user, held);
     if let Some(payment_no) = it.payment_no {
         activity.payments.insert(reservation, payment_no.into());
     }
-    let waited = activity.adopted_unpaid.remove(&(slot.created_ms(), reservation));
-    let is_adopted = activity.own_position(reservation).is_none();
-    assert!(
-        waited == (is_adopted && status == Status::Reserved),
-        "W17: the timer waits for {reservation} where it is adopted and unpaid, and only there"
-    );
+    if waits {
+        activity.adopted_unpaid.remove(&timer);
+    }
     if let Some(slot) = activity.slot_mut(reservation) {
         slot.set_status(it.status, now.at_ms);
     }
@@ -120,20 +123,19 @@ pub(super) fn changed(
 ) -> Result<(), ApplyError> {
     match *body {
         Body::PaymentOpened { reservation, attempt, channel, amount, expires_ms, .. } => {
+            let last = activity.openings.get(&reservation).and_then(|it| it.last());
+            let last = last.map_or(0, |it| it.attempt);
             let slot = activity
                 .slot_mut(reservation)
                 .ok_or(ApplyError::UnknownReservation(reservation))?;
-            if attempt <= slot.attempts() {
+            if attempt <= slot.attempts().max(last) {
                 return Err(ApplyError::Attempt { reservation, attempt });
             }
             slot.set_attempts(attempt);
             let (status, transaction) = (PaymentStatus::Pending, Box::default());
             let channel = channel.into();
             let payment = Payment { attempt, channel, amount, expires_ms, status, transaction };
-            let payments = activity.openings.entry(reservation).or_default();
-            let last = payments.last().map_or(0, |it| it.attempt);
-            assert!(last < attempt, "payment {attempt} of {reservation} comes after {last}");
-            payments.push(payment);
+            activity.openings.entry(reservation).or_default().push(payment);
             Ok(())
         }
         Body::PaymentRecorded { reservation, payment_no, transaction, verdict, .. } => {

@@ -30,8 +30,8 @@ pub enum LoadError {
     /// Its activity is there already.
     #[error("activity {0} is twice in a snapshot")]
     Repeated(ActivityId),
-    /// The state is not the one that was written (W14).
-    #[error("the state in a snapshot is not the one that was written: its digest differs")]
+    /// The images are not those of the state that was written (W14).
+    #[error("a snapshot does not hold the state that was written: its digest differs")]
     Digest,
 }
 
@@ -131,7 +131,8 @@ impl ShardLoader {
         }
     }
 
-    /// The shard, whose digest must be `expected`.
+    /// The shard. The digest of its images must be `expected`; that they have become state as they
+    /// should is what tests hold, and a build with debug assertions.
     ///
     /// # Errors
     /// [`LoadError`].

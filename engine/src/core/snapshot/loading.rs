@@ -50,10 +50,14 @@ impl Loading {
                 let position = position.ok_or(out_of_place)?;
                 match slot.previous() {
                     None => self.buyers += 1,
-                    // A chain that leads anywhere but back would be walked for ever.
-                    Some(previous) if previous >= position => return Err(out_of_place),
-                    Some(_) => {
+                    Some(previous) => {
                         let (slots, ordinal) = (&activity.slots, activity.ordinal);
+                        // A chain that leads anywhere but back would be walked for ever; one that
+                        // leads to another user's would find that one's requests.
+                        let before = slots.get(previous.index());
+                        if before.is_none_or(|it| it.user() != slot.user()) {
+                            return Err(out_of_place);
+                        }
                         activity.users.restore_link(slot, position, slots, ordinal);
                     }
                 }
@@ -73,9 +77,11 @@ impl Loading {
         stock: &mut dyn Stock,
     ) -> Result<(), LoadError> {
         let Self { activity, digest, .. } = self;
-        let reservations = activity.slots.len();
-        let is_there = |last: Position| last.index() < reservations;
-        let in_place = users.iter().all(|user| user.last.is_none_or(is_there));
+        let slots = &activity.slots;
+        let is_theirs = |user: &User, last: Position| {
+            slots.get(last.index()).is_some_and(|slot| slot.user() == user.id)
+        };
+        let in_place = users.iter().all(|it| it.last.is_none_or(|last| is_theirs(it, last)));
         if !activity.adopted.is_empty() || !in_place {
             return Err(LoadError::OutOfPlace { kind: image_kinds::USER });
         }
