@@ -33,8 +33,9 @@ const SEGMENT_BYTES: &str = "2101248";
 /// Purchases, one frame each, that fill a segment.
 const SEGMENT_PURCHASES: u64 = 512;
 
-/// Purchases in which every spare segment must be used up.
-const PURCHASES_MAX: u64 = 8 * SEGMENT_PURCHASES;
+/// Purchases in which every spare segment must be used up: the eight that a large sale has at most,
+/// and the one that is being filled.
+const PURCHASES_MAX: u64 = 10 * SEGMENT_PURCHASES;
 
 /// Mounts a small file system at `$1` and becomes the server.
 const MOUNT: &str = r#"
@@ -124,7 +125,7 @@ fn a_full_disk_stops_purchases_alone_and_they_resume_when_there_is_room() {
     let scratch = scratch();
     let disk = SmallDisk::start(scratch.path(), &[]);
     let server = &disk.server;
-    let activity = server.activity(&json!({ "stock": 30_000 }));
+    let activity = server.activity(&json!({ "stock": 100_000 }));
     let mut connection = Connection::new(server.address);
     let first = buy(&mut connection, activity, 1);
     assert_eq!(first.status, 202, "{first:?}");
@@ -171,7 +172,7 @@ fn a_full_disk_stops_purchases_alone_and_they_resume_when_there_is_room() {
     }
     accepted += 1;
     let [total, available, locked, sold] = server.figures(activity);
-    assert_eq!((total, available, locked, sold), (30_000, 29_999 - locked, accepted - 2, 1));
+    assert_eq!((total, available, locked, sold), (100_000, 99_999 - locked, accepted - 2, 1));
     let checked = loop {
         // Beside a running server the last frame counts once it is promised.
         let checked = books::check(&disk.root.join("data"), activity);
@@ -192,7 +193,7 @@ fn a_disk_full_of_other_things_does_not_stop_a_sale_that_snapshots_make_room_for
     let database = format!("sqlite:{}", scratch.path().join("orders.db").display());
     let disk = SmallDisk::start(scratch.path(), &["--database", &database]);
     let server = &disk.server;
-    let activity = server.activity(&json!({ "stock": 30_000 }));
+    let activity = server.activity(&json!({ "stock": 100_000 }));
     let mut connection = Connection::new(server.address);
     let mut next_user = 1;
     let mut sell = |purchases: u64| {
@@ -220,7 +221,7 @@ fn a_disk_full_of_other_things_does_not_stop_a_sale_that_snapshots_make_room_for
     assert!(ballast > DISK_BYTES / 8, "the disk was full of other things: {ballast}");
     let sold = next_user - 1;
     let [total, available, locked, _] = server.figures(activity);
-    assert_eq!((total, available, locked), (30_000, 30_000 - sold, sold));
+    assert_eq!((total, available, locked), (100_000, 100_000 - sold, sold));
 }
 
 /// Lines of the metrics whose names begin with one of `names`.

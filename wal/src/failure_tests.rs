@@ -98,7 +98,7 @@ fn a_used_spare_is_taken_over_after_a_clean_end_alone() {
         }
         drop(log);
         let left = open(&device).0.metrics().spares;
-        assert_eq!(left, if clean { SPARES as u64 - 1 } else { 0 }, "clean: {clean}");
+        assert_eq!(left, if clean { recycled - 1 } else { 0 }, "clean: {clean}");
     }
 }
 

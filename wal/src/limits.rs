@@ -36,6 +36,10 @@ pub const SPARES: usize = 3;
 /// half a gigabyte, which four million purchases fill.
 pub const SPARES_MAX: usize = 8;
 
+/// Segments' worth of room that a spare beyond [`SPARES`] leaves: whoever shares the disk, an order
+/// database or a snapshot, must not meet its end because a sale waits.
+pub const EXTRA_MARGIN_SEGMENTS: u64 = 4;
+
 /// Spares last at least this long at the rate at which the last segment was filled: a disk that
 /// stalls while it zeroes the next one must not stop the sale.
 pub const SPARES_AHEAD_US: u64 = 2_000_000;

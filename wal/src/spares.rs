@@ -9,14 +9,17 @@
 //! file system journal the allocation at every sync. When spares run low new work is refused, and
 //! let in again by itself; the last one is kept for what must go on.
 
+mod demand;
+
 use std::collections::VecDeque;
 use std::io;
 
+use self::demand::Demand;
 use crate::block::{BLOCK, Blocks, is_zero};
 use crate::control::Control;
 use crate::device::{Device, read_full};
 use crate::intake::{Admission, Intake};
-use crate::limits::{SPARES, SPARES_AHEAD_US, SPARES_MAX, SPARES_RESERVED};
+use crate::limits::{EXTRA_MARGIN_SEGMENTS, SPARES, SPARES_MAX, SPARES_RESERVED};
 use crate::names;
 use crate::planted::{self, Bug};
 use crate::segment::SegmentHeader;
@@ -52,11 +55,7 @@ impl Spare {
 struct Pool {
     spares: VecDeque<Spare>,
     next_number: u64,
-    /// How many there should be, by the rate at which segments are filled.
-    by_rate: usize,
-    /// Log that is foreseen, and not written yet, in segments.
-    foreseen: usize,
-    rotated_us: u64,
+    demand: Demand,
     /// The last one that was tried found no room.
     out_of_room: bool,
     stopped: bool,
@@ -66,11 +65,6 @@ impl Pool {
     fn next_path(&mut self) -> String {
         self.next_number += 1;
         names::spare(self.next_number - 1)
-    }
-
-    /// How many there should be.
-    fn target(&self) -> usize {
-        target(self.by_rate, self.foreseen)
     }
 
     /// # Panics
@@ -111,9 +105,7 @@ impl Spares {
         let mut pool = Pool {
             spares: VecDeque::new(),
             next_number: 1,
-            by_rate: SPARES,
-            foreseen: 0,
-            rotated_us: 0,
+            demand: Demand::default(),
             out_of_room: false,
             stopped: false,
         };
@@ -124,7 +116,7 @@ impl Spares {
             let Some(number) = names::parse_spare(&entry.name) else { continue };
             pool.next_number = pool.next_number.max(number.saturating_add(1));
             let path = names::spare(number);
-            let usable = pool.spares.len() < SPARES && entry.bytes == segment_bytes;
+            let usable = pool.spares.len() < SPARES_MAX && entry.bytes == segment_bytes;
             // A spare that can't be read holds nothing that anyone would miss.
             let stale = usable.then(|| stale_stamp(device, &path, control).ok().flatten());
             match stale.flatten() {
@@ -136,20 +128,24 @@ impl Spares {
                 _ => device.remove(&path)?,
             }
         }
-        assert!(pool.spares.len() <= SPARES, "no more is taken over than would be made");
+        assert!(pool.spares.len() <= SPARES_MAX, "no more is taken over than would be made");
         Ok(Self { pool: Mutex::new(pool), changed: Condvar::new(), segment_bytes })
     }
 
-    /// Makes a spare where one is missing.
+    /// Makes a spare where one is missing; beyond [`SPARES`] only where the disk has room for
+    /// others too. To lack one of those is no lack of room: nothing depends on it.
     pub(crate) fn make(&self, device: &dyn Device, intake: &Intake) -> Result<SpareMade, Failed> {
-        let path = {
+        let (path, is_extra) = {
             let mut pool = self.pool.lock();
-            if pool.spares.len() >= pool.target() {
+            if pool.spares.len() >= pool.demand.target() {
                 pool.out_of_room = false;
                 return Ok(SpareMade::Enough);
             }
-            pool.next_path()
+            (pool.next_path(), pool.spares.len() >= SPARES)
         };
+        if is_extra && !self.leaves_room(device) {
+            return Ok(self.deny_extra());
+        }
         match create(device, &path, self.segment_bytes) {
             Ok(()) => {
                 let mut pool = self.pool.lock();
@@ -161,11 +157,28 @@ impl Spares {
             Err(failed) if may_pass(&failed.source) => {
                 // What was written of it takes room that others need.
                 let _ = device.remove(&failed.path);
+                if is_extra {
+                    return Ok(self.deny_extra());
+                }
                 self.pool.lock().out_of_room = true;
                 Ok(SpareMade::NoRoom)
             }
             Err(failed) => Err(failed),
         }
+    }
+
+    /// Whether one more would leave room for those that share the disk. A file system that does not
+    /// say is not asked to be careful with.
+    fn leaves_room(&self, device: &dyn Device) -> bool {
+        let needed = self.segment_bytes.saturating_mul(1 + EXTRA_MARGIN_SEGMENTS);
+        device.free_bytes().map_or(true, |free| free >= needed)
+    }
+
+    fn deny_extra(&self) -> SpareMade {
+        let mut pool = self.pool.lock();
+        pool.demand.deny_extra();
+        pool.out_of_room = false;
+        SpareMade::Enough
     }
 
     /// Reads one of the spares that an earlier run left; removes it where a disk has changed it
@@ -192,11 +205,7 @@ impl Spares {
     pub(crate) fn take(&self, device: &dyn Device, intake: &Intake) -> Result<Spare, Failed> {
         let now_us = device.now_us();
         let mut pool = self.pool.lock();
-        if pool.rotated_us != 0 {
-            pool.by_rate = by_rate(now_us.saturating_sub(pool.rotated_us));
-        }
-        pool.rotated_us = now_us;
-        pool.foreseen = pool.foreseen.saturating_sub(1);
+        pool.demand.begin_segment(now_us);
         if let Some(spare) = pool.spares.pop_front() {
             admit(&pool, intake);
             drop(pool);
@@ -231,7 +240,7 @@ impl Spares {
     /// Whether a file that is given back is wanted beside `more` others.
     pub(crate) fn wants(&self, more: usize) -> bool {
         let pool = self.pool.lock();
-        pool.spares.len() + more < pool.target()
+        pool.spares.len() + more < pool.demand.target()
     }
 
     /// A name that no spare has.
@@ -254,16 +263,18 @@ impl Spares {
     /// Notes that so many bytes of log are foreseen from here on.
     pub(crate) fn foresee(&self, bytes: u64) {
         let segments = bytes.div_ceil(self.segment_bytes);
+        let segments = usize::try_from(segments).unwrap_or(usize::MAX);
         let mut pool = self.pool.lock();
-        pool.foreseen = usize::try_from(segments).unwrap_or(usize::MAX);
-        drop(pool);
-        self.changed.notify_all();
+        if pool.demand.foresee(segments) {
+            drop(pool);
+            self.changed.notify_all();
+        }
     }
 
     /// Whether there are as many as there should be.
     pub(crate) fn are_enough(&self) -> bool {
         let pool = self.pool.lock();
-        pool.spares.len() >= pool.target()
+        pool.spares.len() >= pool.demand.target()
     }
 
     /// Number of spares.
@@ -274,7 +285,7 @@ impl Spares {
     /// Waits until a spare is missing, or about `timeout_ms`. Tells whether to go on.
     pub(crate) fn wait(&self, timeout_ms: u64) -> bool {
         let mut pool = self.pool.lock();
-        if !pool.stopped && pool.spares.len() >= pool.target() {
+        if !pool.stopped && pool.spares.len() >= pool.demand.target() {
             pool = self.changed.wait_ms(pool, timeout_ms);
         }
         !pool.stopped
@@ -309,22 +320,6 @@ fn create(device: &dyn Device, path: &str, bytes: u64) -> Result<(), Failed> {
     let draft = names::draft_of_spare(path);
     let made = device.create_zeroed(&draft, bytes).and_then(|()| device.rename(&draft, path));
     made.map_err(|source| Failed { path: draft, source })
-}
-
-/// How many spares there should be, with `foreseen` segments to be filled. They are made ahead of
-/// the rush that fills them: beside it their zeros take the disk and a core from it. So where the
-/// end of it is foreseen, the rate asks for no more than is needed up to there.
-fn target(by_rate: usize, foreseen: usize) -> usize {
-    match foreseen {
-        0 => by_rate,
-        _ => foreseen.saturating_add(SPARES).min(SPARES_MAX),
-    }
-}
-
-/// How many spares there should be where the last segment was filled in `took_us`.
-fn by_rate(took_us: u64) -> usize {
-    let ahead = usize::try_from(SPARES_AHEAD_US / took_us.max(1)).unwrap_or(SPARES_MAX);
-    ahead.saturating_add(1).clamp(SPARES, SPARES_MAX)
 }
 
 fn admit(pool: &MutexGuard<'_, Pool>, intake: &Intake) {
@@ -376,36 +371,52 @@ fn is_all_zero(device: &dyn Device, path: &str, bytes: u64) -> bool {
 }
 
 #[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+    use crate::device::sim::{Image, SimDevice};
 
     #[test]
-    fn spares_last_two_seconds_at_the_rate_at_which_segments_are_filled_within_their_bounds() {
-        let seconds = |count: u64| count * 1_000_000;
-        for (took_us, expected) in [
-            (seconds(3600), SPARES),
-            (seconds(2), SPARES),
-            (500_000, 5),
-            (400_000, 6),
-            (1, SPARES_MAX),
-            (0, SPARES_MAX),
-        ] {
-            assert_eq!(by_rate(took_us), expected, "a segment in {took_us} us");
+    fn a_spare_beyond_the_usual_number_never_fills_the_disk_and_its_lack_is_no_lack_of_room() {
+        let device = SimDevice::new(Image::default());
+        device.create_dir(names::WAL_DIR).unwrap();
+        let intake = Intake::new(&[0], 65_536, 1 << 20);
+        let spares = empty();
+        let make = || spares.make(&device, &intake).ok().unwrap();
+        let margin = EXTRA_MARGIN_SEGMENTS * SEGMENT;
+        device.set_free_bytes(Some(SPARES as u64 * SEGMENT + SEGMENT + margin));
+        spares.foresee(u64::MAX);
+        let mut made = 0;
+        while make() == SpareMade::Made {
+            made += 1;
         }
+        assert_eq!(made, SPARES + 1, "one more leaves the margin, two would not");
+        assert_eq!(device.free_bytes().unwrap(), margin);
+        assert!(spares.are_enough() && !spares.is_out_of_room());
+        // Room alone is not looked for again and again; what else is foreseen has it looked for.
+        device.set_free_bytes(None);
+        assert_eq!(make(), SpareMade::Enough);
+        spares.foresee(u64::MAX);
+        assert_eq!(make(), SpareMade::Enough);
+        spares.foresee(9 * SEGMENT);
+        assert_eq!(make(), SpareMade::Made);
+        // One of the usual number takes what there is, and its lack is one.
+        device.set_free_bytes(Some(SEGMENT));
+        spares.pool.lock().spares.truncate(SPARES - 2);
+        assert_eq!((make(), make()), (SpareMade::Made, SpareMade::NoRoom));
+        assert!(spares.is_out_of_room());
     }
 
-    #[test]
-    fn spares_for_what_is_foreseen_are_made_before_it_comes_and_none_beside_it() {
-        for rate in [SPARES, SPARES_MAX] {
-            assert_eq!(target(rate, 0), rate);
-            assert_eq!(target(rate, 1), SPARES + 1);
-            assert_eq!(target(rate, usize::MAX), SPARES_MAX);
-        }
-        // Each segment that is begun takes a spare, and is one less to come.
-        let (mut spares, mut foreseen) = (target(SPARES, 4), 4);
-        while foreseen > 0 {
-            (spares, foreseen) = (spares - 1, foreseen - 1);
-            assert!(spares >= target(SPARES, foreseen), "{spares} for {foreseen}");
-        }
+    const SEGMENT: u64 = 8 * BLOCK;
+
+    fn empty() -> Spares {
+        let pool = Pool {
+            spares: VecDeque::new(),
+            next_number: 1,
+            demand: Demand::default(),
+            out_of_room: false,
+            stopped: false,
+        };
+        Spares { pool: Mutex::new(pool), changed: Condvar::new(), segment_bytes: SEGMENT }
     }
 }

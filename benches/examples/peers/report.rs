@@ -180,7 +180,8 @@ Growth from a server at rest to the same at rest again, divided by the purchases
 time of all its processes, their resident memory, bytes of the log (Sluice's own, `appendonlydir` of
 Valkey). On Sluice an order of each purchase in SQLite is included; the others make none, but for
 MariaDB. Memory that a server takes once, whatever it sells, is in it too and weighs on the
-contenders that sold little.
+contenders that sold little. The first reading is taken before the sale is created, so what Sluice
+makes ahead for it counts, be it sold or not.
 
 | workload | contender | processor us | memory bytes | log bytes | processor x |
 |---|---|---:|---:|---:|---:|

@@ -21,6 +21,9 @@ pub use super::user_table::Lines;
 /// small ones cost nothing.
 pub const RESERVATIONS_MIN: usize = 32_768;
 
+/// Reservations that more memory was made for than is needed before some of it goes back.
+const SPARE_RESERVATIONS: usize = 4_096;
+
 /// What a reservation takes at most where memory was made for as many as come: its slot, and its
 /// user's share of a table that is between a third and two thirds full.
 pub const RESERVATION_BYTES: u64 = 104;
@@ -106,14 +109,17 @@ impl Shard {
         }
     }
 
-    /// A piece that an activity does not need as long as nobody buys, if there is one: to be let go
-    /// of once the shard's lock is.
-    pub fn give_back(&mut self, id: ActivityId) -> Option<Piece> {
-        let activity = self.activity_mut(id)?;
-        match activity.slots.unstock() {
-            Some(chunk) => Some(Piece::Chunk(chunk)),
-            None => activity.users.reduce().map(Piece::Lines),
+    /// A piece that an activity does not need where `count` reservations may come, if there is one:
+    /// to be let go of once the shard's lock is. Where none may, all of it goes, piece by piece.
+    pub fn give_back(&mut self, id: ActivityId, count: usize) -> Option<Piece> {
+        let Activity { slots, users, adopted, .. } = self.activity_mut(id)?;
+        if (count == 0 || slots.stocked() > count + SPARE_RESERVATIONS)
+            && let Some(chunk) = slots.unstock()
+        {
+            return Some(Piece::Chunk(chunk));
         }
+        let is_surplus = count == 0 || users.exceed(slots.len() + adopted.len(), count);
+        if is_surplus { users.reduce().map(Piece::Lines) } else { None }
     }
 }
 
@@ -244,8 +250,9 @@ mod tests {
         assert!(shard.ready(id) >= left - 2_048, "{} are ready", shard.ready(id));
         assert_eq!(provide(&mut shard, id, left - 2_048), 0, "nothing more is wanted");
         let digest = super::super::digest::digest(&shard);
+        assert!(shard.give_back(id, left).is_none(), "it may all be needed");
         let mut freed = 0;
-        while shard.give_back(id).is_some() {
+        while shard.give_back(id, 0).is_some() {
             freed += 1;
         }
         assert!(freed > 150, "{freed}");
@@ -255,11 +262,24 @@ mod tests {
     }
 
     #[test]
+    fn a_sale_that_becomes_small_gives_back_its_users_table_too() {
+        let (mut shard, id) = shard(2_500_000);
+        provide(&mut shard, id, 2_500_000);
+        let mut lines = 0;
+        while let Some(piece) = shard.give_back(id, RESERVATIONS_MIN) {
+            lines += usize::from(matches!(piece, Piece::Lines(_)));
+        }
+        assert!(lines > 500, "{lines} parts");
+        assert!(shard.ready(id) <= RESERVATIONS_MIN + SPARE_RESERVATIONS);
+        assert_eq!(provide(&mut shard, id, RESERVATIONS_MIN), 0, "what is left is enough");
+    }
+
+    #[test]
     fn nobody_s_piece_is_let_go_of() {
         let (mut shard, _) = shard(1);
         let gone = ActivityId::new(6).unwrap();
         shard.provide(gone, Piece::touched(Sort::Lines));
         assert_eq!((shard.wanted(gone, 9), shard.ready(gone)), (None, 0));
-        assert!(shard.give_back(gone).is_none());
+        assert!(shard.give_back(gone, 0).is_none());
     }
 }

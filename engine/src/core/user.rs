@@ -62,6 +62,11 @@ impl Users {
         self.table.lacks_parts(users, more)
     }
 
+    /// See [`UserTable::exceeds`].
+    pub(super) fn exceed(&self, users: usize, more: usize) -> bool {
+        self.table.exceeds(users, more)
+    }
+
     /// See [`UserTable::enlarge`].
     pub(super) fn enlarge(&mut self, lines: Lines) {
         self.table.enlarge(lines);

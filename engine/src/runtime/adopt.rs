@@ -81,7 +81,8 @@ impl Engine {
                 let event = Event { at_ms: self.decision_ms(), body };
                 record(&mut shard, &mut batch, COMMAND_ROOM, std::iter::once(&event), 0);
                 assert!(directory.insert(ordinal, id), "ordinal {} is given twice", ordinal.get());
-                self.inner.provisions.expect(id, activity.available);
+                let for_sale = shard.for_sale(id, self.inner.clock.now_ms());
+                self.inner.provisions.expect(id, for_sale);
                 Ok(Adopted { id, known: false })
             }
         };

@@ -30,15 +30,15 @@ impl Engine {
         let (Some(id), Some(ordinal)) = (id, directory.next_ordinal()) else {
             return self.refused(0, Refusal::OrdinalsExhausted);
         };
-        let mut accepted = false;
+        let mut accepted = None;
         let command = Command::Create { actor, ordinal, total, definition };
         let pending = self.run(id, &command, |shard, _| {
-            accepted = true;
+            accepted = Some(shard.for_sale(id, self.inner.clock.now_ms()));
             shard.activity(id).map(|activity| ActivityView::live(id, activity))
         })?;
-        if accepted {
+        if let Some(for_sale) = accepted {
             directory.insert(ordinal, id);
-            self.inner.provisions.expect(id, total);
+            self.inner.provisions.expect(id, for_sale);
         }
         Ok(pending.map(|told| told?.ok_or(Refusal::UnknownActivity)))
     }
@@ -124,7 +124,7 @@ impl Engine {
     }
 
     fn operate(&self, id: ActivityId, command: &Command<'_>) -> Answered {
-        let mut units = 0;
+        let mut for_sale = 0;
         let pending = self.run(id, command, |shard, before| {
             let mut view = ActivityView::live(id, shard.activity(id)?);
             // The same key again: the figures as they were answered then, on what is there now.
@@ -132,11 +132,11 @@ impl Engine {
                 view.figures = then.figures;
                 view.version = then.version;
             }
-            units = view.figures.available;
+            for_sale = shard.for_sale(id, self.inner.clock.now_ms());
             Some(view)
         })?;
         if matches!(command, Command::Edit { .. } | Command::Restock { .. }) {
-            self.inner.provisions.expect(id, units);
+            self.inner.provisions.expect(id, for_sale);
         }
         Ok(pending.map(|told| told?.ok_or(Refusal::UnknownActivity)))
     }

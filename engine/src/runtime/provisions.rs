@@ -9,9 +9,10 @@
 //!   piece is touched, or let go of, while it is not.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use wal::device::memory_bytes;
@@ -33,8 +34,9 @@ const LOOK: Duration = Duration::from_secs(5);
 /// Between two looks of who waits for spare segments.
 const SPARES_LOOK: Duration = Duration::from_millis(5);
 
-/// Reservations that more memory was made for than is needed before some of it goes back.
-const SPARE_RESERVATIONS: usize = 4_096;
+/// Pieces between two looks at whether a rush has begun. It has where more is bought meanwhile than
+/// pieces are made.
+const PIECES_BEFORE_LOOK: usize = 64;
 
 /// What memory is wanted, and what was made.
 pub(crate) struct Provisions {
@@ -54,6 +56,10 @@ struct Books {
     made: BTreeMap<ActivityId, Made>,
     /// Those that there was too little for.
     waiting: BTreeSet<ActivityId>,
+    /// Of those the last one that was looked at again.
+    waiting_seen: Option<ActivityId>,
+    /// When what was looked at is looked at again.
+    next_look: Option<Instant>,
     /// A thread looks at what is due.
     running: bool,
     stopping: bool,
@@ -83,9 +89,10 @@ impl Provisions {
         Self { reservations_max, books: Mutex::default(), changed: Condvar::new() }
     }
 
-    /// Has `activity` looked at, of which `units` may be for sale now.
-    pub(crate) fn expect(&self, activity: ActivityId, units: u32) {
-        if units as usize >= RESERVATIONS_MIN {
+    /// Has `activity` looked at, of which so much is now
+    /// [for sale](crate::core::shard::Shard::for_sale).
+    pub(crate) fn expect(&self, activity: ActivityId, for_sale: usize) {
+        if for_sale > 0 {
             self.books.lock().due.insert(activity);
             self.changed.notify_all();
         }
@@ -141,6 +148,7 @@ impl Provisions {
     /// The next activity to look at. Who takes it says so once it is [done](Self::finish).
     fn next(&self) -> Option<ActivityId> {
         let mut books = self.books.lock();
+        books.look_where_due();
         let next = if books.stopping { None } else { books.due.pop_first() };
         books.busy = next.is_some();
         next
@@ -151,15 +159,14 @@ impl Provisions {
         self.changed.notify_all();
     }
 
-    /// Waits until something is due or [`LOOK`] is over, when all that has memory is: what is no
-    /// longer for sale leaves some to those that wait. Tells whether to go on.
+    /// Waits until something is due or it is time to look again. Tells whether to go on.
     fn wait(&self) -> bool {
         let mut books = self.books.lock();
-        if books.due.is_empty()
+        if let Some(next_look) = books.next_look
+            && books.due.is_empty()
             && !books.stopping
-            && self.changed.wait_for(&mut books, LOOK).timed_out()
         {
-            books.look_again();
+            self.changed.wait_until(&mut books, next_look);
         }
         !books.stopping
     }
@@ -170,16 +177,31 @@ impl Books {
         self.due.is_empty() && !self.busy
     }
 
+    /// Has what has memory looked at each [`LOOK`], however much is due beside it: what is no
+    /// longer for sale leaves some to those that wait.
+    fn look_where_due(&mut self) {
+        let now = Instant::now();
+        if self.next_look.is_none_or(|at| at <= now) {
+            self.next_look = Some(now + LOOK);
+            self.look_again();
+        }
+    }
+
+    /// Of those that wait a number, and the next ones the next time: each has its turn, and what is
+    /// over is found out.
     fn look_again(&mut self) {
-        let Self { due, made, waiting, .. } = self;
+        let Self { due, made, waiting, waiting_seen, .. } = self;
         due.extend(made.keys());
-        // As many as could get some: a hundred thousand are not looked at again and again.
-        due.extend(waiting.iter().take(WAITING_LOOKED_AT));
+        let after = waiting_seen.map_or(Bound::Unbounded, Bound::Excluded);
+        let in_turn = waiting.range((after, Bound::Unbounded)).chain(waiting.iter());
+        let next = in_turn.take(WAITING_LOOKED_AT.min(waiting.len()));
+        due.extend(next.inspect(|id| *waiting_seen = Some(**id)));
     }
 }
 
-/// Activities that wait for memory among which some is divided at once.
-const WAITING_LOOKED_AT: usize = 16;
+/// Activities that wait for memory which are looked at at once: a hundred thousand in a few
+/// minutes, and a millisecond's work.
+const WAITING_LOOKED_AT: usize = 1_024;
 
 impl Engine {
     /// Returns once memory is made for all that is for sale, as far as any is made ahead, and
@@ -191,7 +213,11 @@ impl Engine {
         let provisions = &self.inner.provisions;
         let mut books = provisions.books.lock();
         if books.running {
-            while !(books.stopping || books.is_done() && self.inner.log.has_enough_spares()) {
+            let log = &self.inner.log;
+            // A log that has failed makes none, and who stops the thread may be done before this
+            // is told.
+            let is_over = |it: &Books| !it.running || it.stopping || log.is_poisoned();
+            while !(is_over(&books) || books.is_done() && log.has_enough_spares()) {
                 // The log's own thread makes spares, and rings no bell here.
                 provisions.changed.wait_for(&mut books, SPARES_LOOK);
             }
@@ -209,8 +235,7 @@ impl Engine {
         for index in 0..self.inner.log.format().shard_count {
             let shard = self.lock(index);
             for (id, _) in shard.activities() {
-                let units = shard.for_sale(id, now_ms);
-                self.inner.provisions.expect(id, u32::try_from(units).unwrap_or(u32::MAX));
+                self.inner.provisions.expect(id, shard.for_sale(id, now_ms));
             }
         }
     }
@@ -231,12 +256,13 @@ impl Engine {
         // A table that is half moved must not be sold from.
         let _guard = AbortOnPanic;
         // A rush has the `supplies`: what is made in its time takes a core from it.
-        let is_selling = provisions.is_selling(id, self.lock(index).reservations(id));
+        let mut sold = self.lock(index).reservations(id);
+        let mut is_selling = provisions.is_selling(id, sold);
+        let mut pieces = 0;
         while !provisions.is_stopping() {
             let mut shard = self.lock(index);
             let for_sale = shard.for_sale(id, self.inner.clock.now_ms());
-            let is_surplus = for_sale == 0 || shard.ready(id) > for_sale + SPARE_RESERVATIONS;
-            if is_surplus && let Some(piece) = shard.give_back(id) {
+            if let Some(piece) = shard.give_back(id, for_sale) {
                 drop(shard);
                 drop(piece);
                 continue;
@@ -249,6 +275,11 @@ impl Engine {
                 provisions.note(id, made, ready < for_sale);
                 return;
             };
+            pieces += 1;
+            if pieces % PIECES_BEFORE_LOOK == 0 {
+                let before = std::mem::replace(&mut sold, shard.reservations(id));
+                is_selling |= sold.saturating_sub(before) > PIECES_BEFORE_LOOK;
+            }
             drop(shard);
             let piece = Piece::touched(sort);
             self.lock(index).provide(id, piece);
@@ -295,5 +326,64 @@ impl Drop for Provider {
             let mut books = self.provisions.books.lock();
             (books.running, books.stopping) = (false, false);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::EngineOptions;
+
+    fn id(number: u64) -> ActivityId {
+        ActivityId::new(number).unwrap()
+    }
+
+    #[test]
+    fn each_of_those_that_wait_is_looked_at_in_turn_and_what_is_over_counts_no_more() {
+        let provisions = Provisions::new(0);
+        let count = 2 * WAITING_LOOKED_AT as u64 + 5;
+        let made = Made { ready: 0, sold: 0, for_sale: RESERVATIONS_MIN };
+        (1..=count).for_each(|number| provisions.note(id(number), made, true));
+        let mut seen = BTreeSet::new();
+        for _ in 0..3 {
+            let mut books = provisions.books.lock();
+            books.look_again();
+            let due = std::mem::take(&mut books.due);
+            assert_eq!(due.len(), WAITING_LOOKED_AT);
+            seen.extend(due);
+        }
+        assert_eq!(seen.len() as u64, count);
+        seen.iter().for_each(|id| provisions.note(*id, Made { for_sale: 0, ..made }, false));
+        assert_eq!(provisions.log_bytes(), 0);
+    }
+
+    #[test]
+    fn it_is_looked_again_in_time_whatever_is_due_beside_it() {
+        let provisions = Provisions::new(0);
+        provisions.note(id(1), Made { ready: 1, sold: 0, for_sale: 1 }, false);
+        provisions.books.lock().next_look = Some(Instant::now());
+        provisions.expect(id(2), 1);
+        assert_eq!([provisions.next(), provisions.next()], [Some(id(1)), Some(id(2))]);
+        assert_eq!(provisions.next(), None, "not before the next time");
+    }
+
+    #[test]
+    fn nobody_waits_for_a_thread_that_is_gone() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = EngineOptions { threads: false, ..EngineOptions::new(dir.path()) };
+        let options = EngineOptions { accept_file_system: true, ..options };
+        let (engine, _) = Engine::open(options).unwrap();
+        let books = &engine.inner.provisions.books;
+        {
+            let mut books = books.lock();
+            (books.running, books.busy) = (true, true);
+        }
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| engine.prepare_sales());
+            // As the thread's end leaves them: it may be over before the waiter looks.
+            books.lock().running = false;
+            waiter.join().unwrap();
+        });
     }
 }

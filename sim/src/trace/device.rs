@@ -201,6 +201,10 @@ impl Device for TraceDevice {
         self.real.file_system()
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.real.free_bytes()
+    }
+
     fn now_us(&self) -> u64 {
         self.real.now_us()
     }

@@ -109,6 +109,10 @@ pub trait Device: Send + Sync {
     fn lock(&self) -> io::Result<Box<dyn Lock>>;
     /// The kind of file system the directory lies on.
     fn file_system(&self) -> io::Result<FileSystem>;
+    /// Room that is left for this process; as much as can be where nobody counts it.
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(u64::MAX)
+    }
     /// Wall clock, Unix microseconds.
     fn now_us(&self) -> u64;
     /// Random bits.

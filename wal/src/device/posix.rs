@@ -221,6 +221,11 @@ impl Device for PosixDevice {
         })
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        let disk = rustix::fs::statvfs(&self.root)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     fn now_us(&self) -> u64 {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

@@ -71,6 +71,12 @@ impl UserTable {
         more > 0 && pays && (is_small || missing > 0)
     }
 
+    /// Whether it has more than twice the parts that `users` and `more` want: as many of them as
+    /// the next power of two are kept, so that nothing is joined and split in turn.
+    pub(in super::super) fn exceeds(&self, users: usize, more: usize) -> bool {
+        self.parts.len() > 2 * parts_for(users + more)
+    }
+
     /// Grows by `lines`: a part of the largest size, which half of the users move to of the part
     /// that is split, of those that stand for the most hashes.
     pub(in super::super) fn enlarge(&mut self, lines: Lines) {

@@ -358,6 +358,10 @@ impl Device for SimDevice {
         Ok(FileSystem::Suitable)
     }
 
+    fn free_bytes(&self) -> io::Result<u64> {
+        Ok(self.shared.state().free_bytes.unwrap_or(u64::MAX))
+    }
+
     fn now_us(&self) -> u64 {
         let mut state = self.shared.state();
         state.image.clock_us += 1;
