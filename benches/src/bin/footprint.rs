@@ -3,7 +3,8 @@
 //!
 //! Usage: `footprint [RESERVATIONS] [ACTIVITIES]`, a million in one by default. All memory of the
 //! process counts, from before the engine was opened on: what it made ahead for the sale as well,
-//! whether the sale came to need it or not.
+//! whether the sale came to need it or not. It is told twice: as it is behind the last purchase,
+//! and later, with what snapshots take and what the allocator keeps of that.
 //!
 //! | command | shows | needs |
 //! |---|---|---|
@@ -34,6 +35,22 @@ fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
+}
+
+/// The same, once it has kept for twenty seconds; a minute is waited for that at most.
+fn resident_later_bytes() -> u64 {
+    const LOOKS: u32 = 100;
+    let (mut seen, mut unchanged) = (resident_bytes(), 0);
+    for _ in 0..300 {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = resident_bytes();
+        unchanged = if now.abs_diff(seen) < 1 << 20 { unchanged + 1 } else { 0 };
+        seen = now;
+        if unchanged == LOOKS {
+            break;
+        }
+    }
+    seen
 }
 
 /// Batches on their way, and how long the answered ones took.
@@ -109,10 +126,9 @@ fn main() {
     flight.took.sort_unstable();
     let p99 = flight.took[flight.took.len() * 99 / 100];
     println!("live reservations          {records}");
-    println!(
-        "memory a reservation       {} bytes",
-        (after_bytes - before_bytes) / (records + WARM_UP * BATCH)
-    );
+    let each = |bytes: u64| (bytes - before_bytes) / (records + WARM_UP * BATCH);
+    println!("memory a reservation       {} bytes behind the last purchase", each(after_bytes));
+    println!("                           {} bytes later", each(resident_later_bytes()));
     println!(
         "log a reservation          {} bytes, framing and padding included",
         (after.frame_bytes - before.frame_bytes) / records
