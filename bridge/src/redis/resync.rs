@@ -16,7 +16,7 @@
 use std::collections::BTreeSet;
 
 use engine::core::codec;
-use engine::core::ids::{ActivityId, ReservationId};
+use engine::core::ids::{ActivityId, ReservationId, UserId};
 use redis::{Cmd, cmd};
 use wal::Lsn;
 
@@ -174,8 +174,11 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
                 let mut at = 0;
                 loop {
                     let (next, keys) = self.scan(index, pattern, at).await?;
-                    let strays = self.strays(keys);
                     let mut calls = Vec::new();
+                    if self.layout == Layout::FlashSale {
+                        calls.push(self.under_mark(super::sink::ONLY_LANE, &self.sets_anew(&keys)));
+                    }
+                    let strays = self.strays(keys);
                     for (lane, writes) in strays {
                         if lanes.contains(&lane) && self.lanes.contains_key(&lane) {
                             calls.push(self.under_mark(lane, &writes));
@@ -259,13 +262,8 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
                 let owner = self.projection.owner(sku).map(|owner| owner.id);
                 let Some(known) = owner.and_then(of_activity) else { return false };
                 match (self.layout, of_user(&known, user)) {
-                    (Layout::FlashSale, 0) => {
-                        // Of who holds nothing, what was refunded is in the set still.
-                        let read = |activity: &_| present::reservations_of(activity, user);
-                        for (reserved, _) in self.host.look(known.id, read).unwrap_or_default() {
-                            keys.reservation(&known, &reserved, &mut asked);
-                        }
-                    }
+                    // Of who holds nothing, what was refunded is in the set still.
+                    (Layout::FlashSale, 0) => asked = self.asked_by_user(&known, user),
                     // Its members are judged one by one, with their reservations.
                     (Layout::FlashSale, _) => return true,
                     (_, held) => keys.user(&known, user, held, &mut asked),
@@ -288,6 +286,37 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
             of == key && matches!(part, Part::Member(_) | Part::Field(_))
         };
         whole || asked.parts().any(in_part)
+    }
+
+    /// What the reservations of a user ask for, as they are now.
+    fn asked_by_user(&self, known: &Known, user: UserId) -> Writes {
+        let mut asked = Writes::default();
+        let read = |activity: &_| present::reservations_of(activity, user);
+        for (reserved, _) in self.host.look(known.id, read).unwrap_or_default() {
+            self.projection.keys.reservation(known, &reserved, &mut asked);
+        }
+        asked
+    }
+
+    /// The users' sets among `keys` with the members that the state asks for and no others. What
+    /// stands in one may have been bought in a run that ended before it was durable, while keys
+    /// were written anew: nothing is left then that would ask for its removal.
+    fn sets_anew(&self, keys: &[String]) -> Writes {
+        let mut anew = Writes::default();
+        for key in keys {
+            let Some(Subject::UserOfSku(sku, user)) = self.subject(key) else { continue };
+            let Some(owner) = self.projection.owner(sku).map(|owner| owner.id) else { continue };
+            let known = self.host.look(owner, |activity| Known::of(owner, activity));
+            let Some(known) = known.filter(|it| self.projection.is_written(it)) else { continue };
+            let asked = self.asked_by_user(&known, user);
+            let members =
+                asked.parts().filter(|(of, _, part)| of == key && matches!(part, Part::Member(_)));
+            for (_, name, part) in members {
+                anew.absent(key.clone());
+                anew.part(key.clone(), name.to_owned(), part.clone());
+            }
+        }
+        anew
     }
 
     /// What a key is about. Of an order number the engine knows best.

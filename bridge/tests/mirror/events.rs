@@ -240,6 +240,11 @@ async fn what_a_user_of_flash_sale_never_held_goes_when_keys_are_written_anew() 
     assert!(stall.mirror().await, "the keys are written anew");
     let found: Vec<String> = say(&mut stall.redis, "KEYS flash_sale:user:buy:*");
     assert_eq!(found, ["flash_sale:user:buy:7:20001"], "who holds something has the set");
+    let found: Vec<String> = say(&mut stall.redis, "SMEMBERS flash_sale:user:buy:7:20001");
+    assert!(
+        found.len() == 1 && found[0] != "another",
+        "what he holds, and nothing else: {found:?}"
+    );
 }
 
 #[tokio::test]
