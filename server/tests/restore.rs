@@ -76,7 +76,7 @@ fn what_was_sold_stays_sold_and_the_old_directory_is_fenced_off() {
     let restored = restore(&database, &new);
     assert_eq!(restored.status.code(), Some(0), "{restored:?}");
     let said = String::from_utf8(restored.stdout).unwrap();
-    assert!(said.contains("1 activities (0 of them archived), 2 reservations"), "{said}");
+    assert!(said.contains("1 activity (0 of them archived), 2 reservations"), "{said}");
     assert!(said.contains("lost: whatever log"), "{said}");
     assert!(!said.contains("doubtful"), "{said}");
 
