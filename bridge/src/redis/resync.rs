@@ -176,7 +176,10 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
                     let (next, keys) = self.scan(index, pattern, at).await?;
                     let mut calls = Vec::new();
                     if self.layout == Layout::FlashSale {
-                        calls.push(self.under_mark(super::sink::ONLY_LANE, &self.sets_anew(&keys)));
+                        let anew = self.sets_anew(&keys);
+                        if !anew.is_empty() {
+                            calls.push(self.under_mark(super::sink::ONLY_LANE, &anew));
+                        }
                     }
                     let strays = self.strays(keys);
                     for (lane, writes) in strays {
@@ -237,30 +240,24 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
     fn is_due(&self, key: &str, subject: Subject) -> bool {
         let mut asked = Writes::default();
         let keys = &self.projection.keys;
-        let of_activity = |id: ActivityId| {
-            let known = self.host.look(id, |activity| Known::of(id, activity))?;
-            self.projection.is_written(&known).then_some(known)
-        };
         let of_user = |known: &Known, user| {
             self.host.look(known.id, |activity| activity.held(user)).unwrap_or(0)
         };
         match subject {
             Subject::Activity(id) => {
-                let Some(known) = of_activity(id) else { return false };
+                let Some(known) = self.written(id) else { return false };
                 keys.activity(&known, &mut asked);
             }
             Subject::Sku(sku) => {
-                let owner = self.projection.owner(sku).map(|owner| owner.id);
-                let Some(known) = owner.and_then(of_activity) else { return false };
+                let Some(known) = self.written_of_sku(sku) else { return false };
                 keys.activity(&known, &mut asked);
             }
             Subject::User(id, user) => {
-                let Some(known) = of_activity(id) else { return false };
+                let Some(known) = self.written(id) else { return false };
                 keys.user(&known, user, of_user(&known, user), &mut asked);
             }
             Subject::UserOfSku(sku, user) => {
-                let owner = self.projection.owner(sku).map(|owner| owner.id);
-                let Some(known) = owner.and_then(of_activity) else { return false };
+                let Some(known) = self.written_of_sku(sku) else { return false };
                 match (self.layout, of_user(&known, user)) {
                     // Of who holds nothing, what was refunded is in the set still.
                     (Layout::FlashSale, 0) => asked = self.asked_by_user(&known, user),
@@ -288,6 +285,17 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
         whole || asked.parts().any(in_part)
     }
 
+    /// An activity as it is now, where its keys are written.
+    fn written(&self, id: ActivityId) -> Option<Known> {
+        let known = self.host.look(id, |activity| Known::of(id, activity))?;
+        self.projection.is_written(&known).then_some(known)
+    }
+
+    /// The one that the keys of a SKU tell of.
+    fn written_of_sku(&self, sku: u64) -> Option<Known> {
+        self.written(self.projection.owner(sku)?.id)
+    }
+
     /// What the reservations of a user ask for, as they are now.
     fn asked_by_user(&self, known: &Known, user: UserId) -> Writes {
         let mut asked = Writes::default();
@@ -305,9 +313,7 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
         let mut anew = Writes::default();
         for key in keys {
             let Some(Subject::UserOfSku(sku, user)) = self.subject(key) else { continue };
-            let Some(owner) = self.projection.owner(sku).map(|owner| owner.id) else { continue };
-            let known = self.host.look(owner, |activity| Known::of(owner, activity));
-            let Some(known) = known.filter(|it| self.projection.is_written(it)) else { continue };
+            let Some(known) = self.written_of_sku(sku) else { continue };
             let asked = self.asked_by_user(&known, user);
             let members =
                 asked.parts().filter(|(of, _, part)| of == key && matches!(part, Part::Member(_)));
