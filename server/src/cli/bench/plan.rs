@@ -69,6 +69,9 @@ impl Plan {
     /// First tries among the requests before `index`: they are spread evenly, the first request
     /// being one.
     fn firsts_before(&self, index: u64) -> u64 {
+        if self.first_ppm == MILLION {
+            return index;
+        }
         // u128: an index near 2^44 would overflow the product.
         let firsts = (u128::from(index) * u128::from(self.first_ppm)).div_ceil(MILLION.into());
         u64::try_from(firsts).unwrap_or(u64::MAX)

@@ -127,15 +127,16 @@ impl<'a, P: Protocol> Worker<'a, P> {
         }
     }
 
-    /// The next request of the plan and when it is due; `None` where the run is over.
-    fn next(&mut self) -> Option<(u64, Instant)> {
+    /// The next request of the plan and when it is due, which in a closed loop is `now`; `None`
+    /// where the run is over.
+    fn next(&mut self, now: Instant) -> Option<(u64, Instant)> {
         if self.is_over {
             return None;
         }
         let load = self.load;
         let index = self.counters.next.fetch_add(1, Ordering::Relaxed);
         let due = match &load.pace {
-            None => Some(Instant::now()),
+            None => Some(now),
             Some(pace) => pace.due(index).and_then(|offset| self.start.checked_add(offset)),
         };
         let is_in_time = |due: &Instant| {
@@ -205,9 +206,10 @@ impl<'a, P: Protocol> Worker<'a, P> {
         if room == 0 || waits || !link.is_up() {
             return;
         }
-        let mut sent = 0;
+        // They leave together.
+        let (mut sent, now) = (0, Instant::now());
         while sent < room
-            && let Some((number, due)) = self.next()
+            && let Some((number, due)) = self.next(now)
         {
             self.compose(index, number, due);
             sent += 1;
@@ -222,7 +224,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
         self.load.pace.as_ref()?;
         loop {
             if self.due.is_none() {
-                self.due = self.next();
+                self.due = self.next(Instant::now());
             }
             let (number, instant) = self.due?;
             if instant > Instant::now() {
@@ -339,7 +341,7 @@ impl<'a, P: Protocol> Worker<'a, P> {
     /// No connection is to be had: a request that would have gone over it has gone nowhere.
     fn refused(&mut self, index: usize) {
         self.links[index].hang_up(Instant::now() + RECONNECT_WAIT);
-        if self.due.take().is_some() || self.next().is_some() {
+        if self.due.take().is_some() || self.next(Instant::now()).is_some() {
             self.tally.record_unsent();
             self.counters.answered.fetch_add(1, Ordering::Relaxed);
         }

@@ -61,6 +61,11 @@ impl Protocol for Calls {
     }
 
     fn parse(&self, bytes: &[u8], expected: Expected) -> Result<Option<Parsed>, Malformed> {
+        if expected == Expected::Purchase
+            && let Some((outcome, length)) = usual(bytes)
+        {
+            return Ok(Some(Parsed { length, outcome: Some(outcome), is_last: false }));
+        }
         let Some((answer, length)) = parse(bytes)? else { return Ok(None) };
         let outcome = match expected {
             Expected::Greeting if answer == Answer::Text(b"OK") => None,
@@ -79,12 +84,7 @@ fn outcome(answer: &Answer<'_>) -> Result<Outcome, Malformed> {
             let [Answer::Integer(code), id, _, _] = items.as_slice() else {
                 return Err(Malformed);
             };
-            let id = id.unsigned().ok_or(Malformed)?;
-            Ok(match code {
-                1 => Outcome::Reserved { id, is_replay: false },
-                2 => Outcome::Reserved { id, is_replay: true },
-                other => Outcome::Refused { code: Cow::Borrowed(name(*other)), is_unknown: false },
-            })
+            Ok(outcome_of(*code, id.unsigned().ok_or(Malformed)?))
         }
         Answer::Error(text) => {
             let text = String::from_utf8_lossy(text);
@@ -94,6 +94,44 @@ fn outcome(answer: &Answer<'_>) -> Result<Outcome, Malformed> {
         }
         _ => Err(Malformed),
     }
+}
+
+fn outcome_of(code: i64, id: u64) -> Outcome {
+    match code {
+        1 => Outcome::Reserved { id, is_replay: false },
+        2 => Outcome::Reserved { id, is_replay: true },
+        other => Outcome::Refused { code: Cow::Borrowed(name(other)), is_unknown: false },
+    }
+}
+
+/// An answer as nearly all of them are, read without making a list of it; whatever is not whole, or
+/// is anything else, is left to [`parse`].
+fn usual(bytes: &[u8]) -> Option<(Outcome, usize)> {
+    let rest = bytes.strip_prefix(b"*4\r\n:")?;
+    let negative = rest.strip_prefix(b"-");
+    let (code, rest) = number(negative.unwrap_or(rest))?;
+    let (id, rest) = number(rest.strip_prefix(b":")?)?;
+    let (length, rest) = number(rest.strip_prefix(b"$")?)?;
+    let rest = rest.get(usize::try_from(length).ok()?..)?.strip_prefix(b"\r\n:")?;
+    let (_, rest) = number(rest)?;
+    let code = i64::try_from(code).ok()?;
+    let code = if negative.is_some() { -code } else { code };
+    Some((outcome_of(code, id), bytes.len() - rest.len()))
+}
+
+/// The digits of a number and what is behind their line.
+fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    const DIGITS_MAX: usize = 18;
+    let (mut number, mut at) = (0, 0);
+    while let Some(digit @ b'0'..=b'9') = bytes.get(at) {
+        number = 10 * number + u64::from(digit - b'0');
+        at += 1;
+        if at > DIGITS_MAX {
+            return None;
+        }
+    }
+    let rest = bytes[at..].strip_prefix(b"\r\n")?;
+    (at > 0).then_some((number, rest))
 }
 
 /// The code as it is called over HTTP.
@@ -111,8 +149,10 @@ const fn name(code: i64) -> &'static str {
 }
 
 fn word(bytes: &[u8], out: &mut Vec<u8>) {
-    // Writing into memory does not fail.
-    let _ = write!(out, "${}\r\n", bytes.len());
+    let mut length = itoa::Buffer::new();
+    out.push(b'$');
+    out.extend_from_slice(length.format(bytes.len()).as_bytes());
+    out.extend_from_slice(b"\r\n");
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
@@ -216,6 +256,26 @@ mod tests {
         );
         assert_eq!(parse(b"-OVERLOADED x\r\n"), Ok(Some((Answer::Error(b"OVERLOADED x"), 15))));
         assert_eq!(parse(b"HTTP/1.1 200 OK\r\n"), Err(Malformed));
+    }
+
+    #[test]
+    fn the_quick_look_says_what_the_whole_one_says() {
+        for text in [
+            "*4\r\n:1\r\n:4294967297\r\n$18\r\n100000004294967297\r\n:9\r\n",
+            "*4\r\n:2\r\n:7\r\n$0\r\n\r\n:0\r\n*4\r\n",
+            "*4\r\n:-2\r\n:0\r\n$0\r\n\r\n:12\r\n",
+            "*4\r\n:0\r\n:0\r\n$1\r\n\n\r\n:12\r\n",
+        ] {
+            let bytes = text.as_bytes();
+            let (answer, length) = parse(bytes).unwrap().unwrap();
+            assert_eq!(usual(bytes), Some((outcome(&answer).unwrap(), length)), "{text}");
+            for cut in 0..length {
+                assert_eq!(usual(&bytes[..cut]), None, "{text} cut at {cut}");
+            }
+        }
+        for text in ["*3\r\n:1\r\n", "-OVERLOADED x\r\n", "*4\r\n:x\r\n:1\r\n$0\r\n\r\n:1\r\n"] {
+            assert_eq!(usual(text.as_bytes()), None, "{text}");
+        }
     }
 
     fn calls(wait_aof_ms: Option<u128>) -> Calls {
