@@ -22,8 +22,8 @@ pub(crate) struct Report {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Answers {
     pub(crate) accepted: Kind,
-    pub(crate) replayed: Kind,
     pub(crate) refused: Kind,
+    pub(crate) all: Kind,
 }
 
 /// Answers of one kind.

@@ -33,6 +33,7 @@ and from minute to minute: what says something are the ratios, each within one r
   connection of the request's own, of 64. MariaDB syncs every commit; 16 connections.
 - Latencies are of whole answers; in an open loop they count from when a request was to be sent. A
   batch in process is one answer.
+- Where nine in ten are repeated all answers count, the first ones, too.
 - Figures are medians of the rounds, with the range behind. The last two columns divide Sluice's
   median by the contender's: a rate above 1 and a latency below 1 speak for Sluice.
 ";
