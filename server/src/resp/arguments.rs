@@ -28,6 +28,11 @@ impl std::fmt::Display for Invalid {
     }
 }
 
+/// Whether a word is this name, in whatever case; nearly always it is in the same.
+pub(super) fn is_name(name: &str, word: &[u8]) -> bool {
+    name.as_bytes() == word || name.as_bytes().eq_ignore_ascii_case(word)
+}
+
 /// A decimal within bounds: ASCII digits, no sign; leading zeros, which load generators send, do
 /// not count.
 fn integer(word: &[u8], name: &'static str, min: u64, max: u64) -> Result<u64, Invalid> {

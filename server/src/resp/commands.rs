@@ -88,7 +88,7 @@ pub(super) fn dispatch(
     words: Words<'_>,
 ) {
     let name = words.at(0);
-    let found = COMMANDS.iter().find(|it| it.name.as_bytes().eq_ignore_ascii_case(name));
+    let found = COMMANDS.iter().find(|it| arguments::is_name(it.name, name));
     let Some(command) = found else { return unknown(turn, session, words) };
     if !(command.words_min..=command.words_max).contains(&words.len()) {
         return turn.write(session.address(), |reply| wrong_count(command.name, reply));

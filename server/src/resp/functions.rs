@@ -4,7 +4,7 @@ use engine::core::command::Refusal;
 use engine::core::limits::OPERATIONS_PER_ACTIVITY_MAX;
 
 use super::access::Class;
-use super::arguments::Invalid;
+use super::arguments::{Invalid, is_name};
 use super::request::Words;
 
 /// A call.
@@ -120,20 +120,25 @@ impl std::fmt::Display for Usage<'_> {
     }
 }
 
+fn key_count(text: &[u8]) -> Result<usize, CallError> {
+    let count = std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
+    match count.ok_or(CallError::BadKeyCount)? {
+        negative if negative < 0 => Err(CallError::NegativeKeyCount),
+        keys => Ok(usize::try_from(keys).unwrap_or(usize::MAX)),
+    }
+}
+
 /// The call in the words of an `FCALL` or `FCALL_RO`, which are 3 at least.
 ///
 /// # Errors
 /// [`CallError`], in the order in which Redis looks.
 pub(super) fn invocation(words: Words<'_>, read_only: bool) -> Result<Invocation<'_>, CallError> {
     let name = words.at(1);
-    let signature = SIGNATURES
-        .iter()
-        .find(|it| it.name.as_bytes().eq_ignore_ascii_case(name))
-        .ok_or(CallError::NotFound)?;
-    let count = std::str::from_utf8(words.at(2)).ok().and_then(|text| text.parse::<i64>().ok());
-    let keys = match count.ok_or(CallError::BadKeyCount)? {
-        negative if negative < 0 => return Err(CallError::NegativeKeyCount),
-        keys => usize::try_from(keys).unwrap_or(usize::MAX),
+    let named = SIGNATURES.iter().find(|it| is_name(it.name, name));
+    let signature = named.ok_or(CallError::NotFound)?;
+    let keys = match words.at(2) {
+        b"1" => 1,
+        text => key_count(text)?,
     };
     let rest = words.skip(3);
     if keys > rest.len() {

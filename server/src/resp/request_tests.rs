@@ -65,6 +65,23 @@ fn what_cannot_be_a_request_is_named_as_redis_names_it() {
 }
 
 #[test]
+fn a_purchase_is_read_as_any_other_request() {
+    let all = words(&["FCALL", "sluice_reserve", "1", "30001", "7", "a-click", "1"]);
+    let bytes = encode(&all);
+    assert!(bytes.starts_with(PURCHASE));
+    assert_eq!(parse(&bytes), Ok(Some((all.clone(), bytes.len()))));
+    for cut in 0..bytes.len() {
+        assert_eq!(parse(&bytes[..cut]), Ok(None), "cut at {cut}");
+    }
+    let broken = [&bytes[..bytes.len() - 1], b"x"].concat();
+    assert_eq!(parse(&broken), Err(ProtocolError::WordEnd));
+    let other = [PURCHASE, b":1\r\n"].concat();
+    assert_eq!(parse(&other), Err(ProtocolError::Expected(b':')));
+    let dated = encode(&[all, words(&["1700000000000"])].concat());
+    assert_eq!(parse(&dated).unwrap().unwrap().0.len(), 8, "one more word");
+}
+
+#[test]
 fn an_empty_request_asks_for_nothing() {
     for input in ["*0\r\n", "*-1\r\n", "*-5\r\n", "\r\n", "\n", "   \r\n"] {
         assert_eq!(parse(input.as_bytes()), Ok(Some((Vec::new(), input.len()))), "{input:?}");
