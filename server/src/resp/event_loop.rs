@@ -53,6 +53,10 @@ const INPUT_BYTES: usize = 2 * REQUEST_BYTES_MAX;
 /// Connections taken in a turn: a rush of them must not keep the others waiting.
 const ACCEPTED_MAX: usize = 128;
 
+/// Connections that take a step of a handshake in a turn: a signature takes as long as hundreds of
+/// purchases, and a rush of peers that begin TLS must not keep those who buy waiting.
+const HANDSHAKES_MAX: usize = 8;
+
 /// How long accepting rests after it failed (no descriptors, no memory): at once it would spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -261,11 +265,20 @@ impl EventLoop {
         if self.engine.is_none() {
             self.engine = self.port.engine();
         }
+        let mut handshakes = 0;
         for _ in 0..self.queue.len() {
             if self.turn.is_full() {
                 break;
             }
             let Some(index) = self.queue.pop_front() else { break };
+            let connection = self.connections.slab.get(index);
+            let shakes_hands = connection.is_some_and(|it| it.wire.is_shaking_hands());
+            handshakes += usize::from(shakes_hands);
+            if shakes_hands && handshakes > HANDSHAKES_MAX {
+                // In the next turn, with those who begin then.
+                self.queue.push_back(index);
+                continue;
+            }
             self.read(index);
         }
         if !self.turn.is_empty() {
