@@ -104,6 +104,42 @@ fn a_request_may_come_byte_by_byte_and_a_pipeline_may_be_cut_anywhere() {
 }
 
 #[test]
+fn many_at_once_each_have_their_own_answers_in_order_also_those_that_hang_up() {
+    const CLIENTS: usize = 64;
+    let server = start();
+    let mut other = Client::to(server.resp());
+    open_sale(&mut other, 7, 100_000, 1000);
+    let mut clients: Vec<_> = (1..=CLIENTS).map(|_| Client::to(server.resp())).collect();
+    for round in 0..20 {
+        for (user, client) in (1..).zip(&mut clients) {
+            let buy = |id: &str| {
+                request(&["FCALL", "sluice_reserve", "1", "7", &user.to_string(), id, "1"])
+            };
+            // The last repeats the first.
+            let ids = ["a", "b", "c", "a"].map(|id| format!("{round}-{id}"));
+            client.send(ids.iter().flat_map(|id| buy(id)).collect::<Vec<_>>());
+            if round == 19 && user % 2 == 0 {
+                client.socket().shutdown(Shutdown::Write).unwrap();
+            }
+        }
+        for client in &mut clients {
+            let mut answer = || match client.reply() {
+                Some(Reply::Array(items)) => (items[0].clone(), items[1].clone()),
+                other => panic!("no purchase: {other:?}"),
+            };
+            let answers: [_; 4] = std::array::from_fn(|_| answer());
+            let codes = answers.each_ref().map(|(code, _)| code.clone());
+            assert_eq!(codes, [1, 1, 1, 2].map(Reply::Integer));
+            assert!(answers[0].1 == answers[3].1 && answers[0].1 != answers[1].1);
+        }
+    }
+    let ends = clients.iter_mut().skip(1).step_by(2).all(Client::is_closed);
+    assert!(ends, "who hung up has heard all and is let go");
+    let left = (100_000 - 20 * 3 * CLIENTS).to_string();
+    assert_eq!(other.say("GET flashsale:stock:7"), Reply::bulk(&left));
+}
+
+#[test]
 fn a_client_that_does_not_read_is_closed_and_disturbs_nobody() {
     let server = Server::start_with(
         &["--resp-listen", "127.0.0.1:0"],
