@@ -81,6 +81,28 @@ fn pipelines_of_any_size_are_answered_in_order_and_whole() {
     }
 }
 
+#[test]
+fn many_who_begin_at_once_are_all_served() {
+    const PEERS: usize = 48;
+    let certificates = Certificates::new();
+    let server = serve(&certificates);
+    let (command, reply) = echoes(1, 5);
+    let all_are_there = std::sync::Barrier::new(PEERS);
+    std::thread::scope(|scope| {
+        for _ in 0..PEERS {
+            let mut peer = connect(&certificates, &server);
+            let (command, reply, all_are_there) = (&command, &reply, &all_are_there);
+            scope.spawn(move || {
+                all_are_there.wait();
+                peer.write_all(command).unwrap();
+                let mut heard = vec![0; reply.len()];
+                peer.read_exact(&mut heard).unwrap();
+                assert!(heard == *reply);
+            });
+        }
+    });
+}
+
 /// Commands cut at every place into records of their own.
 #[test]
 fn a_record_may_end_anywhere_in_a_command() {
