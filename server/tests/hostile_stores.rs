@@ -156,7 +156,8 @@ const UNUSABLE: [(&str, &str); 2] = [
 fn a_database_of_another_version_or_with_foreign_tables_is_refused_with_3_and_its_name() {
     let database = MariaDb::start();
     for (unusable, words) in UNUSABLE {
-        market::statement(&database, "CREATE OR REPLACE DATABASE shop");
+        market::statement(&database, "DROP DATABASE IF EXISTS shop");
+        market::statement(&database, "CREATE DATABASE shop");
         let url = database.url("shop");
         let scratch = scratch();
         let data_dir = scratch.path().join("data");

@@ -25,7 +25,7 @@ use crate::valkey::Valkey;
 const THREADS: usize = 8;
 
 /// A user of MariaDB who is bound by `read_only`, as a server's should be.
-const SQL_USER: &str = "sluice:secret";
+const SQL_USER: &str = "sluice";
 
 /// The three processes.
 pub(crate) struct Market {
@@ -68,7 +68,7 @@ impl Market {
             account: Mutex::default(),
         };
         market.sql("CREATE DATABASE shop");
-        market.sql("CREATE USER sluice IDENTIFIED BY 'secret'");
+        market.sql("CREATE USER sluice");
         market.sql("GRANT ALL ON shop.* TO sluice");
         market.start_server();
         market
