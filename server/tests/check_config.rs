@@ -103,6 +103,7 @@ fn the_example_that_is_shipped_is_good() {
     let text = text.lines().map(bare).collect::<Vec<_>>().join("\n");
     let text = text.replace("/etc/sluice/payments", &secret.display().to_string());
     fs::write(&whole, text).unwrap();
+    fs::set_permissions(&whole, Permissions::from_mode(0o640)).unwrap();
     let whole = whole.display().to_string();
     let found = check(&["--config", &whole], &[("SLUICE_TOKEN__SECRET", SECRET)]);
     assert_eq!(found.status.code(), Some(0), "{:?}", lines(&found));
