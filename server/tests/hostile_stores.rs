@@ -93,10 +93,11 @@ fn keys_of_another_kind_or_value_are_written_right_again() {
     market.shop(activity, &SALE, |progress| {
         progress.wait(4);
         let stock = format!("flashsale:stock:{activity}");
-        market.redis(&format!("DEL {stock}"));
-        market.redis(&format!("RPUSH {stock} 1 2 3"));
-        market.redis("DEL sluice:cursor");
-        market.redis("HSET sluice:cursor lsn many uuid none");
+        // Each at once: the mirror writes meanwhile.
+        market.redis("RPUSH strange:list 1 2 3");
+        market.redis(&format!("RENAME strange:list {stock}"));
+        market.redis("HSET strange:hash lsn many uuid none");
+        market.redis("RENAME strange:hash sluice:cursor");
         market.redis(&format!("SET flashsale:count:{activity}:1 99999999999999999999"));
     });
     market.assert_agreed(activity, &SALE, "keys of somebody else");
