@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loom::thread;
 use wal::device::sim::{Fault, FaultKind, Image, SimDevice};
-use wal::model::wait_for_work;
+use wal::model::{commit_passing_on, wait_for_work};
 use wal::{
     Busy, Class, Committed, Format, Log, LogUnavailable, Lsn, OWNER_BYTES, OpenOptions, Ticket,
 };
@@ -35,7 +35,16 @@ fn log() -> Log {
 }
 
 fn append(log: &Log) -> Result<Ticket, Busy> {
-    let mut batch = log.begin(0, 24, Class::Reserved)?;
+    append_with_room(log, 24)
+}
+
+/// A batch with room for a quarter of a chunk, which the committing thread does not wait for.
+fn append_long(log: &Log) -> Ticket {
+    append_with_room(log, 256).expect("there is room")
+}
+
+fn append_with_room(log: &Log, bytes: usize) -> Result<Ticket, Busy> {
+    let mut batch = log.begin(0, bytes, Class::Reserved)?;
     batch.command(24);
     Ok(Ticket { shard: 0, shard_seq: batch.append((1, 1), |out| out.extend_from_slice(b"body")) })
 }
@@ -65,6 +74,28 @@ fn no_append_is_left_waiting_for_the_committer() {
         assert_eq!(log.wait_durable(ticket), Ok(()));
         let other = other.join().expect("appending does not panic");
         assert_eq!(log.wait_durable(other), Ok(()));
+        committer.join().expect("the committer does not panic");
+        assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(2), 2));
+    });
+}
+
+#[test]
+fn a_long_batch_that_was_not_waited_for_is_not_forgotten() {
+    loom::model(|| {
+        let log = log();
+        let committer = {
+            let log = log.clone();
+            thread::spawn(move || {
+                while log.durable_lsn() < Lsn(2) {
+                    if wait_for_work(&log) {
+                        while let Ok(Committed::Frame { .. }) = commit_passing_on(&log) {}
+                    }
+                }
+            })
+        };
+        append_long(&log);
+        let ticket = append_long(&log);
+        assert_eq!(log.wait_for_commit(ticket), Ok(()));
         committer.join().expect("the committer does not panic");
         assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(2), 2));
     });

@@ -28,6 +28,13 @@ pub enum Sold {
     Before(ReservationId),
 }
 
+/// Where the records of what is sold go. No closure, for this is part of every purchase, and only a
+/// method can be told to be compiled into it.
+pub trait Journal {
+    /// Appends the record of a purchase; its place in the shard's log.
+    fn append(&mut self, purchase: &codec::Purchase<'_>) -> u64;
+}
+
 /// Sells units of one activity at one instant. Closed when dropped.
 #[derive(Debug)]
 pub struct Till<'s> {
@@ -50,10 +57,9 @@ impl Shard {
     /// Where `at_ms` is beyond `TIME_MS_MAX`: no clock says so.
     pub fn till(&mut self, id: ActivityId, at_ms: u64) -> Till<'_> {
         assert!(at_ms <= TIME_MS_MAX, "the clock is beyond the year 9999");
-        let refusal = absent(self, id);
         let activity = match self.places.get_mut(&id) {
             Some(Place::Live(activity)) => Ok(&mut **activity),
-            _ => Err(refusal),
+            place => Err(absent(place.is_some())),
         };
         let gate = activity.as_ref().map_or(Ok(()), |activity| gate(activity, at_ms));
         let (applied_seq, due_ms_min) = (&mut self.applied_seq, &mut self.due_ms_min);
@@ -63,8 +69,7 @@ impl Shard {
 }
 
 impl Till<'_> {
-    /// Decides a purchase and, where it is accepted, makes it so and hands its record to `log`,
-    /// which appends it and tells its place in the shard's log.
+    /// Decides a purchase and, where it is accepted, makes it so and hands its record to `journal`.
     ///
     /// `command.request_hash` must be the hash of `command.request_id` by the shard's hasher.
     ///
@@ -72,13 +77,13 @@ impl Till<'_> {
     /// The refusal.
     ///
     /// # Panics
-    /// Where `log` tells another place than the record has here. The state has changed by then: who
+    /// Where `journal` tells another place than the record has here. The state has changed by then: who
     /// calls this aborts on a panic.
-    #[inline]
+    #[inline(always)]
     pub fn sell(
         &mut self,
         command: &Reserve<'_>,
-        log: impl FnOnce(&codec::Purchase<'_>) -> u64,
+        journal: &mut impl Journal,
     ) -> Result<Sold, Refusal> {
         bounds(command)?;
         let activity = self.activity.as_mut().map_err(|refusal| *refusal)?;
@@ -95,7 +100,7 @@ impl Till<'_> {
         let slot = Slot::new(user, quantity, request_hash, at_ms, seq);
         accept(activity, &accepted, slot);
         activity.assert_last(position);
-        let logged = log(&codec::Purchase {
+        let logged = journal.append(&codec::Purchase {
             at_ms,
             activity: activity_id,
             reservation,
