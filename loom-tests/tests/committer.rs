@@ -38,9 +38,11 @@ fn append(log: &Log) -> Result<Ticket, Busy> {
     append_with_room(log, 24)
 }
 
-/// A batch with room for a quarter of a chunk, which the committing thread does not wait for.
+/// A quarter of a chunk: the committing thread does not wait for a batch with room for so much.
+const LONG_BYTES: usize = FORMAT.frame_bytes_max as usize / 4 / 4;
+
 fn append_long(log: &Log) -> Ticket {
-    append_with_room(log, 256).expect("there is room")
+    append_with_room(log, LONG_BYTES).expect("there is room")
 }
 
 fn append_with_room(log: &Log, bytes: usize) -> Result<Ticket, Busy> {
@@ -79,25 +81,44 @@ fn no_append_is_left_waiting_for_the_committer() {
     });
 }
 
+/// What the log's own committing thread does, until `records` are durable.
+fn pass_on_until(log: &Log, records: u64) {
+    while log.durable_lsn() < Lsn(records) {
+        if wait_for_work(log) {
+            while let Ok(Committed::Frame { .. }) = commit_passing_on(log) {}
+        }
+    }
+}
+
 #[test]
 fn a_long_batch_that_was_not_waited_for_is_not_forgotten() {
     loom::model(|| {
         let log = log();
         let committer = {
             let log = log.clone();
-            thread::spawn(move || {
-                while log.durable_lsn() < Lsn(2) {
-                    if wait_for_work(&log) {
-                        while let Ok(Committed::Frame { .. }) = commit_passing_on(&log) {}
-                    }
-                }
-            })
+            thread::spawn(move || pass_on_until(&log, 2))
         };
         append_long(&log);
         let ticket = append_long(&log);
         assert_eq!(log.wait_for_commit(ticket), Ok(()));
         committer.join().expect("the committer does not panic");
         assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(2), 2));
+    });
+}
+
+#[test]
+fn what_waits_below_a_long_batch_that_comes_to_nothing_is_not_forgotten() {
+    loom::model(|| {
+        let log = log();
+        let committer = {
+            let log = log.clone();
+            thread::spawn(move || pass_on_until(&log, 1))
+        };
+        let ticket = append(&log).expect("there is room");
+        drop(log.begin(0, LONG_BYTES, Class::Reserved).expect("there is room"));
+        assert_eq!(log.wait_for_commit(ticket), Ok(()));
+        committer.join().expect("the committer does not panic");
+        assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(1), 1));
     });
 }
 

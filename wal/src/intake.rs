@@ -312,7 +312,7 @@ impl Batch<'_> {
     ///
     /// # Panics
     /// Where they could not: callers bound their commands far below a frame.
-    #[inline(always)]
+    #[inline]
     pub fn command(&mut self, bytes: usize) {
         let chunk_bytes_max = self.intake.chunk_bytes_max;
         assert!(bytes <= chunk_bytes_max, "a command of {bytes} bytes does not fit a chunk");
@@ -361,7 +361,7 @@ impl Batch<'_> {
     ///
     /// # Panics
     /// As there.
-    #[inline(always)]
+    #[inline]
     pub fn append_parts<const N: usize>(
         &mut self,
         kind: (u8, u8),
@@ -373,7 +373,7 @@ impl Batch<'_> {
         })
     }
 
-    #[inline(always)]
+    #[inline]
     fn put(&mut self, append: impl FnOnce(&mut Vec<u8>, u16, u64)) -> u64 {
         let shard = self.shard;
         let state = self.state();

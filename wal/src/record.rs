@@ -71,7 +71,7 @@ pub(crate) fn append(
 ///
 /// # Panics
 /// As [`append`].
-#[inline(always)]
+#[inline]
 pub(crate) fn append_parts<const N: usize>(
     buffer: &mut Vec<u8>,
     kind: (u8, u8),

@@ -28,13 +28,6 @@ pub enum Sold {
     Before(ReservationId),
 }
 
-/// Where the records of what is sold go. No closure, for this is part of every purchase, and only a
-/// method can be told to be compiled into it.
-pub trait Journal {
-    /// Appends the record of a purchase; its place in the shard's log.
-    fn append(&mut self, purchase: &codec::Purchase<'_>) -> u64;
-}
-
 /// Sells units of one activity at one instant. Closed when dropped.
 #[derive(Debug)]
 pub struct Till<'s> {
@@ -69,7 +62,8 @@ impl Shard {
 }
 
 impl Till<'_> {
-    /// Decides a purchase and, where it is accepted, makes it so and hands its record to `journal`.
+    /// Decides a purchase and, where it is accepted, makes it so and hands its record to `log`,
+    /// which appends it and tells its place in the shard's log.
     ///
     /// `command.request_hash` must be the hash of `command.request_id` by the shard's hasher.
     ///
@@ -77,13 +71,13 @@ impl Till<'_> {
     /// The refusal.
     ///
     /// # Panics
-    /// Where `journal` tells another place than the record has here. The state has changed by then: who
+    /// Where `log` tells another place than the record has here. The state has changed by then: who
     /// calls this aborts on a panic.
-    #[inline(always)]
+    #[inline]
     pub fn sell(
         &mut self,
         command: &Reserve<'_>,
-        journal: &mut impl Journal,
+        log: impl FnOnce(&codec::Purchase<'_>) -> u64,
     ) -> Result<Sold, Refusal> {
         bounds(command)?;
         let activity = self.activity.as_mut().map_err(|refusal| *refusal)?;
@@ -100,7 +94,7 @@ impl Till<'_> {
         let slot = Slot::new(user, quantity, request_hash, at_ms, seq);
         accept(activity, &accepted, slot);
         activity.assert_last(position);
-        let logged = journal.append(&codec::Purchase {
+        let logged = log(&codec::Purchase {
             at_ms,
             activity: activity_id,
             reservation,

@@ -14,7 +14,7 @@ use crate::core::event::Front;
 use crate::core::ids::{ActivityId, ReservationId, UserId};
 use crate::core::request::RequestHasher;
 use crate::core::shard::Shard;
-use crate::core::till::{Journal, Sold, Till};
+use crate::core::till::{Sold, Till};
 use crate::core::validate;
 use crate::planted::Bug;
 
@@ -312,30 +312,22 @@ fn with_hashes<'a, T>(
 }
 
 /// Decides a purchase; makes an accepted one so and appends its event, in one piece. The caller
-/// holds a guard that ends the process on a panic. Part of whatever calls it: the call alone would
-/// be a tenth of it.
-#[inline(always)]
+/// holds a guard that ends the process on a panic.
+#[inline]
 fn buy(
     _guard: &AbortOnPanic,
     till: &mut Till<'_>,
     batch: &mut Batch<'_>,
     command: &Reserve<'_>,
 ) -> BatchAnswer {
-    match till.sell(command, &mut Appending(batch)) {
+    let sold = till.sell(command, |purchase| {
+        batch.command(PURCHASE_ROOM);
+        batch.append_parts(codec::PURCHASE_KIND, &purchase.head(), purchase.request_id)
+    });
+    match sold {
         Ok(Sold::Now(id)) => BatchAnswer::Reserved(id),
         Ok(Sold::Before(id)) => BatchAnswer::Replayed(id),
         Err(refusal) => BatchAnswer::Refused(refusal),
-    }
-}
-
-/// A batch of the log's that takes in what is sold.
-struct Appending<'a, 'log>(&'a mut Batch<'log>);
-
-impl Journal for Appending<'_, '_> {
-    #[inline(always)]
-    fn append(&mut self, purchase: &codec::Purchase<'_>) -> u64 {
-        self.0.command(PURCHASE_ROOM);
-        self.0.append_parts(codec::PURCHASE_KIND, &purchase.head(), purchase.request_id)
     }
 }
 

@@ -79,7 +79,7 @@ impl<'a> Purchase<'a> {
     ///
     /// # Panics
     /// Where a field is outside its bounds, as [`encode`](super::encode).
-    #[inline(always)]
+    #[inline]
     pub fn head(&self) -> [u8; HEAD_BYTES] {
         let mut nowhere = Vec::new();
         let mut head = Writer::new(&mut nowhere);
