@@ -89,10 +89,12 @@ pub fn read(dir: &Path, source: Source) -> (Duration, u64) {
         let mut at = 0;
         loop {
             let read = file.read_at(piece.bytes_mut(), at).unwrap();
-            let words = piece.bytes()[..read].as_chunks::<8>().0;
-            sum = words.iter().fold(sum, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+            let words = piece.bytes()[..read].as_chunks::<8>().0.iter();
+            let of_piece = words.map(|word| u64::from_le_bytes(*word)).fold(0, u64::wrapping_add);
+            sum = sum.wrapping_add(of_piece);
             at += read as u64;
-            if read < piece.bytes().len() {
+            // The zeros behind the end of a segment are no log, and a start passes them by, too.
+            if read < piece.bytes().len() || of_piece == 0 {
                 break;
             }
         }
