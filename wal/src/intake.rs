@@ -68,7 +68,13 @@ pub(crate) struct Intake {
 
 impl Intake {
     /// An empty intake that goes on after `last_seqs`, the last sequence of each lane.
+    ///
+    /// # Panics
+    /// Where there is no control lane, or a frame would not be let in whole: a batch as long as it
+    /// may be would be refused for ever.
     pub(crate) fn new(last_seqs: &[u64], frame_bytes_max: usize, in_flight_bytes_max: u64) -> Self {
+        assert!(!last_seqs.is_empty(), "every log has a control lane");
+        assert!(frame_bytes_max as u64 <= in_flight_bytes_max, "a frame is in flight whole");
         let lane = |last_seq: &u64| CachePadded::new(Mutex::new(LaneState::after(*last_seq)));
         Self {
             lanes: last_seqs.iter().map(lane).collect(),
@@ -147,6 +153,11 @@ impl Intake {
                 self.pool.give_back(chunk.bytes);
             }
         }
+        assert!((taken.records == 0) == (taken.bytes == 0), "records have bytes, and nothing else");
+        assert!(
+            taken.records == 0 || !marks.is_empty(),
+            "W1: whose records these are is told of it"
+        );
         taken
     }
 
@@ -233,6 +244,7 @@ impl Intake {
 
     /// Whether a frame with room for `room` bytes that took `taken` can have left a chunk behind.
     pub(crate) fn may_have_left(&self, taken: usize, room: usize) -> bool {
+        assert!(taken <= room, "a frame of {room} bytes took {taken}");
         taken + self.chunk_bytes_max > room && self.in_flight_bytes() > 0
     }
 

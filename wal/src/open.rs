@@ -182,6 +182,7 @@ impl Judged {
 
     /// Begins a new incarnation: its epoch first (W11), then a segment that seals the log.
     pub fn finish(self) -> Result<(Log, OpenReport), OpenError> {
+        let foretold = self.identity();
         let Self { opening, recovered } = self;
         let Opening { device, on_fatal, lock, mut control, control_file, snapshots, .. } = opening;
         let appends = device.settle_appends().map_err(io_error(
@@ -204,6 +205,7 @@ impl Judged {
             control.write(&*control_file).map_err(io_error(&*device, "write", CONTROL_PATH))?;
         }
         let identity = LogIdentity { uuid: control.log_uuid, epoch: control.epoch };
+        assert!(identity == foretold, "W12: sinks were asked about another incarnation");
         let format = control.format;
         lock.note(&format!("pid {} epoch {}\n", std::process::id(), identity.epoch))
             .map_err(io_error(&*device, "write", "LOCK"))?;

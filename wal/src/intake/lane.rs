@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::record::RECORD_HEADER_BYTES;
+
 /// Records of one lane that go into a frame together.
 #[derive(Default)]
 pub(super) struct Chunk {
@@ -29,7 +31,13 @@ impl LaneState {
     }
 
     /// Goes on in a chunk of `bytes`, an empty buffer; the chunk before it.
+    ///
+    /// # Panics
+    /// Where the buffer still holds what another chunk left in it: it would be committed again.
+    /// And where the chunk before does not end with the lane's last record (W4).
     pub(super) fn replace_open(&mut self, bytes: Vec<u8>) -> Chunk {
+        assert!(bytes.is_empty(), "W4: a chunk begins with the records of another");
+        assert!(self.open.last_seq == self.last_seq, "W4: a chunk ends before its lane does");
         std::mem::replace(&mut self.open, Chunk { bytes, ..Chunk::default() })
     }
 
@@ -43,6 +51,9 @@ impl LaneState {
         assert!(self.taken_seq == chunk.last_seq, "W4: a lane's chunks leave in order, each once");
         assert!(self.taken_seq <= self.last_seq, "W4: what is taken was appended");
         assert!(chunk.bytes.len().is_multiple_of(8), "records are aligned");
+        let headers_bytes = chunk.records as usize * RECORD_HEADER_BYTES;
+        assert!(chunk.records > 0, "nothing is taken that holds no record");
+        assert!(chunk.bytes.len() >= headers_bytes, "a chunk counts more records than it holds");
         chunk
     }
 
@@ -62,7 +73,7 @@ mod tests {
     use super::*;
 
     fn chunk(records: u32, last_seq: u64) -> Chunk {
-        Chunk { bytes: vec![0; 8], records, last_seq }
+        Chunk { bytes: vec![0; records as usize * RECORD_HEADER_BYTES], records, last_seq }
     }
 
     #[test]
@@ -81,5 +92,26 @@ mod tests {
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(take)).is_err();
             assert!(panicked, "{records} records up to {last_seq}");
         }
+    }
+
+    #[test]
+    fn a_chunk_that_does_not_hold_what_it_counts_is_a_bug() {
+        for bytes in [0, RECORD_HEADER_BYTES, 2 * RECORD_HEADER_BYTES + 1] {
+            let mut lane = LaneState { last_seq: 9, ..LaneState::after(4) };
+            let short = Chunk { bytes: vec![0; bytes], ..chunk(2, 6) };
+            let take = || lane.take(short).records;
+            let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(take)).is_err();
+            assert!(panicked, "two records in {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_begins_with_another_s_records_is_a_bug() {
+        let mut lane = LaneState { last_seq: 9, open: chunk(1, 9), ..LaneState::after(4) };
+        let full = lane.replace_open(Vec::new());
+        assert_eq!((full.records, lane.open.records), (1, 0));
+        let mut lane = LaneState { last_seq: 9, open: chunk(1, 9), ..LaneState::after(4) };
+        let begin = || lane.replace_open(full.bytes).records;
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(begin)).is_err());
     }
 }
