@@ -102,7 +102,10 @@ impl Inner {
     /// Makes a snapshot where one is due; else gives back what sinks have confirmed since. On a
     /// full disk one is due as soon as it is smaller than the log that it stands for: it is what
     /// lets the log live on its own segments.
-    fn keep_house(self: &Arc<Self>, stopped: &dyn Fn() -> bool) -> Result<(), SnapshotMakeError> {
+    fn keep_house(
+        self: &Arc<Self>,
+        stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(), SnapshotMakeError> {
         if self.log.is_poisoned() {
             return Ok(());
         }

@@ -10,6 +10,7 @@ use super::super::ahead::Stage as _;
 use super::super::engine::Engine;
 use super::super::error::ReplayError;
 use super::super::replay::{Batch, Replayed};
+use super::apart::apart;
 use super::{GROUP_BYTES_MAX, RESERVE_BYTES_MIN, RESERVE_BYTES_SCARCE, SnapshotLoadError, load};
 use crate::core::control::Control;
 use crate::core::digest::digest;
@@ -73,7 +74,7 @@ impl Engine {
 
     pub(crate) fn snapshot_unless(
         &self,
-        stopped: &dyn Fn() -> bool,
+        stopped: &(dyn Fn() -> bool + Sync),
     ) -> Result<Option<SnapshotMade>, SnapshotMakeError> {
         let _turn = self.inner.house.turn.lock();
         let log = &self.inner.log;
@@ -97,6 +98,15 @@ impl Engine {
     }
 
     fn write_snapshot(
+        &self,
+        from: Lsn,
+        to: Lsn,
+        stopped: &(dyn Fn() -> bool + Sync),
+    ) -> Result<(SnapshotInfo, u64), SnapshotMakeError> {
+        apart(|| self.write_replayed(from, to, stopped))?
+    }
+
+    fn write_replayed(
         &self,
         from: Lsn,
         to: Lsn,

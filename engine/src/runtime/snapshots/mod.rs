@@ -16,12 +16,14 @@
 //! The price is time, which the thread has (it runs at low priority; replay does what the sale did
 //! on all cores, without waiting for a disk), and a second copy of state. The copy is bounded:
 //! lanes are taken in groups of at most [`GROUP_BYTES_MAX`] as written, each group in a pass of its
-//! own over the log; only a single shard larger than that takes more. Copying live state in chunks
+//! own over the log; only a single shard larger than that takes more. It is made on a thread of its
+//! own, with which its memory goes back to the system (see `apart`). Copying live state in chunks
 //! would cost the same memory for what changes meanwhile, or a pause.
 //!
 //! At a clean end nothing changes any more: there a snapshot is written from live state, where
 //! that is cheaper than the replay that it saves.
 
+mod apart;
 mod contents;
 mod housekeeper;
 mod load;
