@@ -184,10 +184,19 @@ pub(crate) fn seal(
     header_bytes.copy_from_slice(&fields.0);
     let header = FrameHeader::probe(&fields.0, stamp).expect("a frame must read back");
     assert_eq!(header.frame_bytes(), frame_bytes, "a frame must read back whole");
-    if is_one_in(READ_BACK_ONE_IN, spec.chain) {
-        read_back(&header, &bytes[..frame_bytes], stamp);
-    }
+    sample(READ_BACK_ONE_IN, &header, &bytes[..frame_bytes], stamp);
     header
+}
+
+/// Reads the frame back where it is the one among so many whose turn it is.
+///
+/// # Panics
+/// Where it is, and recovery would refuse it.
+#[inline]
+fn sample(frames: u32, header: &FrameHeader, frame: &[u8], stamp: u64) {
+    if is_one_in(frames, header.chain) {
+        read_back(header, frame, stamp);
+    }
 }
 
 /// Whether a frame that follows the one of this chain is the one among so many that is read back:
@@ -341,13 +350,26 @@ mod tests {
         assert!(chains().take(1_000).all(|chain| is_one_in(1, chain)));
     }
 
+    /// A frame that follows the one of this chain, and that recovery would refuse.
+    fn damaged_after(chain: u32) -> (FrameHeader, Vec<u8>) {
+        let mut bytes = vec![7; 2 * BLOCK_BYTES];
+        let header = seal(&mut bytes, 5000, FrameSpec { chain, ..SPEC }, 99);
+        bytes[4500] ^= 1;
+        (header, bytes)
+    }
+
     #[test]
     #[should_panic = "a frame's body must read back"]
-    fn a_body_that_recovery_would_refuse_is_not_written() {
-        let mut bytes = frame(&[7; 5000]);
-        let header = FrameHeader::probe(&bytes, 99).unwrap();
-        bytes[4500] ^= 1;
-        read_back(&header, &bytes, 99);
+    fn a_body_that_recovery_would_refuse_is_not_written_where_its_turn_has_come() {
+        let (header, bytes) = damaged_after(3 * 1_024);
+        sample(1_024, &header, &bytes, 99);
+    }
+
+    #[test]
+    fn a_frame_whose_turn_has_not_come_is_not_read_back() {
+        let (header, bytes) = damaged_after(3 * 1_024 + 1);
+        sample(1_024, &header, &bytes, 99);
+        assert!(!header.body_ok(&bytes, 99), "it would have been refused");
     }
 
     #[test]

@@ -62,3 +62,22 @@ pub struct LogIdentity {
     /// The incarnation.
     pub epoch: Epoch,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_s_identity_is_told_in_two_digits_a_byte() {
+        let mut uuid = LogUuid([0x0A; 16]);
+        uuid.0[15] = 0xF0;
+        assert_eq!(uuid.to_string(), format!("{}f0", "0a".repeat(15)));
+        assert_eq!(Lsn(7).plus(3).to_string(), "10");
+    }
+
+    #[test]
+    #[should_panic = "a 64-bit number of the log is exhausted"]
+    fn a_number_that_64_bits_do_not_hold_is_none() {
+        let _ = Lsn(u64::MAX - 1).plus(2);
+    }
+}

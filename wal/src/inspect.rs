@@ -8,7 +8,7 @@ use std::io;
 use std::sync::Arc;
 
 use crate::control::{Control, Format};
-use crate::device::{Device, Lock};
+use crate::device::{Device, Lock, if_found};
 use crate::error::{OpenError, ReadError};
 use crate::ids::{Epoch, LogUuid, Lsn, SegmentId};
 use crate::listing;
@@ -223,15 +223,11 @@ fn promised_lsn(device: &dyn Device) -> Result<Lsn, OpenError> {
 /// The directory's lock, or `None` where a server has it. A directory without a lock file never
 /// had a server, and is left without one.
 fn probe_lock(device: &dyn Device) -> Result<Option<Box<dyn Lock>>, OpenError> {
-    let no_log = || OpenError::NoLog { dir: device.display("") };
-    let entries = match device.list("") {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(no_log()),
-        Err(error) => return Err(io_error(device, "list", "")(error)),
-    };
+    let entries = if_found(device.list("")).map_err(io_error(device, "list", ""))?;
+    let entries = entries.unwrap_or_default();
     let has = |name: &str| entries.iter().any(|entry| entry.name == name);
     if !has("LOCK") || !has(crate::control::CONTROL_PATH) {
-        return Err(no_log());
+        return Err(OpenError::NoLog { dir: device.display("") });
     }
     match device.lock() {
         Ok(lock) => Ok(Some(lock)),
@@ -239,3 +235,8 @@ fn probe_lock(device: &dyn Device) -> Result<Option<Box<dyn Lock>>, OpenError> {
         Err(error) => Err(io_error(device, "lock", "LOCK")(error)),
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "inspect_tests.rs"]
+mod tests;

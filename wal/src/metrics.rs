@@ -190,6 +190,27 @@ mod tests {
     use super::*;
 
     #[test]
+    fn bounds_that_do_not_ascend_are_found() {
+        assert!(ascends(&SYNC_US_BOUNDS));
+        for at in 1..SYNC_US_BOUNDS.len() {
+            let mut bounds = SYNC_US_BOUNDS;
+            bounds[at] = bounds[at - 1];
+            assert!(!ascends(&bounds), "{at}");
+        }
+    }
+
+    #[test]
+    fn a_write_that_hangs_is_seen_while_it_does() {
+        let counters = Counters::default();
+        assert_eq!(counters.under_way_us(9_000), 0, "none is under way");
+        counters.begins(1_000);
+        assert_eq!(counters.under_way_us(9_000), 8_000);
+        assert_eq!(counters.under_way_us(900), 0, "a clock that was set back");
+        counters.synced(1, 4096, 8_000);
+        assert_eq!(counters.under_way_us(9_000), 0);
+    }
+
+    #[test]
     fn a_sync_falls_into_the_first_bucket_that_holds_it() {
         let counters = Counters::default();
         for us in [20, 21, 5_000_000] {

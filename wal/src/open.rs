@@ -375,3 +375,8 @@ fn sync_tail(
     device.sync_dir(names::WAL_DIR).map_err(io_error(device, "sync", names::WAL_DIR))?;
     device.sync_dir("").map_err(io_error(device, "sync", ""))
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "open_tests.rs"]
+mod tests;

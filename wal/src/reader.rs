@@ -272,3 +272,8 @@ impl Reader {
 fn scanner_path(scanner: &Option<Scanner>) -> String {
     scanner.as_ref().map_or(String::new(), |scanner| names::segment(scanner.header.segment_id))
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "reader_tests.rs"]
+mod tests;

@@ -268,3 +268,8 @@ pub fn drop_sink(device: &dyn Device, name: &str) -> Result<bool, OpenError> {
     control.write(&*file).map_err(io_error(device, "write", CONTROL_PATH))?;
     Ok(true)
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+#[path = "retire_tests.rs"]
+mod tests;

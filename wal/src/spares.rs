@@ -414,6 +414,27 @@ mod tests {
         assert!(spares.is_out_of_room());
     }
 
+    /// A spare that an earlier run left and that can't be opened, or read, is none.
+    #[test]
+    fn a_spare_that_can_t_be_read_is_not_used() {
+        let path = names::spare(1);
+        let mut image = Image::default();
+        image.set_content(&path, &[0; 8 * 4096]);
+        assert!(is_all_zero(&SimDevice::new(image.clone()), &path, SEGMENT));
+        assert!(!is_all_zero(&SimDevice::new(image.clone()), &names::spare(2), SEGMENT));
+        image.make_unreadable(&path, 5);
+        assert!(!is_all_zero(&SimDevice::new(image), &path, SEGMENT));
+    }
+
+    #[test]
+    fn a_full_disk_is_left_alone_until_the_time_is_over_or_the_log_ends() {
+        let spares = empty();
+        assert!(spares.pause(1), "the time is over");
+        assert!(spares.wait(u64::from(u32::MAX)), "one is missing: nothing to wait for");
+        spares.stop();
+        assert!(!spares.pause(u64::from(u32::MAX)) && !spares.wait(u64::from(u32::MAX)));
+    }
+
     const SEGMENT: u64 = 8 * BLOCK;
 
     fn empty() -> Spares {

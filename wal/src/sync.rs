@@ -160,3 +160,91 @@ fn park<F: Future>(future: F, deadline: Option<std::time::Instant>) -> Option<F:
         }
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::future::{pending, poll_fn, ready};
+    use std::sync::Arc;
+    use std::task::Poll;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_that_a_panic_left_is_entered_all_the_same_and_one_that_is_held_is_not() {
+        let lock = Mutex::new(1);
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let mut guard = lock.lock();
+            *guard = 2;
+            assert!(*guard == 1, "planted");
+        }));
+        assert!(panicked.is_err() && lock.0.is_poisoned());
+        assert_eq!(*lock.lock(), 2);
+        let held = lock.try_lock();
+        assert_eq!(held.as_deref(), Some(&2));
+        assert!(lock.try_lock().is_none());
+    }
+
+    #[test]
+    fn a_condition_s_lock_is_entered_again_though_another_thread_has_panicked_with_it() {
+        let (lock, changed) = (Arc::new(Mutex::new(false)), Condvar::new());
+        let mut guard = lock.lock();
+        let other = Arc::clone(&lock);
+        let panics = thread::spawn(move || {
+            let mut guard = other.lock();
+            *guard = true;
+            assert!(!*guard, "planted");
+        });
+        while !*guard {
+            guard = changed.wait_ms(guard, 1);
+        }
+        drop(guard);
+        assert!(panics.join().is_err());
+        assert!(*changed.wait_ms(lock.lock(), 1));
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_future_or_with_its_time_and_a_deadline_that_no_clock_holds_is_none() {
+        assert_eq!(block_on(ready(7)), 7);
+        assert_eq!(block_on_for(ready(7), Duration::ZERO), Some(7));
+        assert_eq!(block_on_for(pending::<u8>(), Duration::from_millis(1)), None);
+        // Woken by another thread, after it said that it is not ready.
+        let mut polls = 0;
+        let woken = poll_fn(|context| {
+            polls += 1;
+            let waker = context.waker().clone();
+            if polls > 1 {
+                return Poll::Ready(polls);
+            }
+            thread::spawn(move || waker.wake());
+            Poll::Pending
+        });
+        assert_eq!(block_on_for(woken, Duration::MAX), Some(2));
+    }
+
+    /// Waits when its thread ends.
+    struct WaitsAtTheEnd(std::sync::mpsc::Sender<u8>);
+
+    impl Drop for WaitsAtTheEnd {
+        fn drop(&mut self) {
+            self.0.send(block_on(ready(7))).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_ending_waits_like_any_other() {
+        thread_local! {
+            static LAST: std::cell::RefCell<Option<WaitsAtTheEnd>> =
+                const { std::cell::RefCell::new(None) };
+        }
+        let (told, waited) = std::sync::mpsc::channel();
+        let thread = thread::spawn(move || {
+            // Kept before the thread has waited, so given up after what its waits keep.
+            LAST.with(|last| *last.borrow_mut() = Some(WaitsAtTheEnd(told)));
+            block_on(ready(()));
+        });
+        assert_eq!(waited.recv().unwrap(), 7);
+        thread.join().unwrap();
+    }
+}

@@ -1,9 +1,12 @@
-//! A small log on a simulated disk, for tests of what stands in its files.
+//! A small log on a simulated disk, for tests of what stands in its files and of what is told where
+//! its disk fails.
 
-use std::sync::Arc;
+use std::io;
+use std::sync::{Arc, Mutex};
 
 use crate::checksum;
-use crate::device::sim::{Image, SimDevice};
+use crate::device::sim::{Fault, FaultKind, Image, Op, SimDevice};
+use crate::device::{Appends, Device, Entry, File, FileSystem, Lock};
 use crate::ids::SegmentId;
 use crate::limits::BLOCK_BYTES;
 use crate::names;
@@ -115,4 +118,192 @@ pub(crate) fn open_into(device: &SimDevice, replay: &mut Replay<'_>) -> Result<L
 /// Why a log does not open.
 pub(crate) fn refusal(device: &SimDevice) -> OpenError {
     open_into(device, &mut |_| Ok(())).map(drop).unwrap_err()
+}
+
+/// Has `act` meet every failure there is. On copies of a disk, each of which was prepared first,
+/// its first operation fails, alone or with all after it, then its second, until it meets none any
+/// more. What it made of each is handed to `judge` with the operation, and with the disk, which is
+/// well again.
+pub(crate) fn at_each_operation<P, T>(
+    (image, kind, lasting): (&Image, FaultKind, bool),
+    prepare: impl Fn(&SimDevice) -> P,
+    act: impl Fn(&SimDevice, &P) -> T,
+    mut judge: impl FnMut(Op, T, &SimDevice, P),
+) {
+    for after in 1.. {
+        let device = SimDevice::new(image.clone());
+        let prepared = prepare(&device);
+        let failed = Arc::new(Mutex::new(None));
+        let (seen, mut number) = (Arc::clone(&failed), 0);
+        device.observe(Some(Box::new(move |op, _| {
+            number += 1;
+            if number == after {
+                *seen.lock().unwrap() = Some(op);
+            }
+        })));
+        let at = device.counts().0 + after;
+        device.set_fault(Some(Fault { at, lasting, kind }));
+        let made = act(&device, &prepared);
+        device.observe(None);
+        device.set_fault(None);
+        let Some(op) = failed.lock().unwrap().take() else { return };
+        judge(op, made, &device, prepared);
+    }
+}
+
+/// Whether an error is the disk's own, told with the file that it was about.
+pub(crate) fn names_the_file(told: &dyn std::error::Error) -> bool {
+    let text = told.to_string();
+    text.contains("sim:") && text.contains("os error 5")
+}
+
+/// Whether two disks hold the same files.
+pub(crate) fn same(one: &Image, two: &Image) -> bool {
+    one.paths() == two.paths() && one.paths().iter().all(|path| one.same_content(two, path))
+}
+
+/// A call that a simulated disk never fails at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Call {
+    FileSystem,
+    Lock,
+    Note,
+    Settle,
+    Random,
+    FreeBytes,
+    Length,
+}
+
+/// A simulated disk of a system that refuses one call, and whose file system is of some kind.
+#[derive(Clone)]
+pub(crate) struct Refusing {
+    pub(crate) disk: SimDevice,
+    pub(crate) call: Option<Call>,
+    pub(crate) kind: FileSystem,
+}
+
+impl Refusing {
+    pub(crate) fn new(disk: &SimDevice, call: Call) -> Self {
+        Self { disk: disk.clone(), call: Some(call), kind: FileSystem::Suitable }
+    }
+
+    fn ask(&self, call: Call) -> io::Result<()> {
+        if self.call == Some(call) { Err(io::Error::from_raw_os_error(5)) } else { Ok(()) }
+    }
+
+    fn file(&self, file: io::Result<Arc<dyn File>>) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(OfRefusing { file: file?, device: self.clone() }))
+    }
+}
+
+struct OfRefusing {
+    file: Arc<dyn File>,
+    device: Refusing,
+}
+
+impl File for OfRefusing {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+        self.file.write_at(bytes, offset)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.file.read_at(buffer, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn length(&self) -> io::Result<u64> {
+        self.device.ask(Call::Length)?;
+        self.file.length()
+    }
+}
+
+struct NotNoted {
+    _held: Box<dyn Lock>,
+}
+
+impl Lock for NotNoted {
+    fn note(&self, _text: &str) -> io::Result<()> {
+        Err(io::Error::from_raw_os_error(5))
+    }
+}
+
+impl Device for Refusing {
+    fn create_zeroed(&self, path: &str, bytes: u64) -> io::Result<()> {
+        self.disk.create_zeroed(path, bytes)
+    }
+
+    fn open(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        self.file(self.disk.open(path))
+    }
+
+    fn open_uncached(&self, path: &str) -> io::Result<Arc<dyn File>> {
+        self.file(self.disk.open_uncached(path))
+    }
+
+    fn settle_appends(&self) -> io::Result<Appends> {
+        self.ask(Call::Settle)?;
+        self.disk.settle_appends()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn link(&self, from: &str, to: &str) -> io::Result<()> {
+        self.disk.link(from, to)
+    }
+
+    fn sync_dir(&self, path: &str) -> io::Result<()> {
+        self.disk.sync_dir(path)
+    }
+
+    fn list(&self, path: &str) -> io::Result<Vec<Entry>> {
+        self.disk.list(path)
+    }
+
+    fn remove(&self, path: &str) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn create_dir(&self, path: &str) -> io::Result<()> {
+        self.disk.create_dir(path)
+    }
+
+    fn lock(&self) -> io::Result<Box<dyn Lock>> {
+        self.ask(Call::Lock)?;
+        let lock = self.disk.lock()?;
+        match self.ask(Call::Note) {
+            Ok(()) => Ok(lock),
+            Err(_) => Ok(Box::new(NotNoted { _held: lock })),
+        }
+    }
+
+    fn file_system(&self) -> io::Result<FileSystem> {
+        self.ask(Call::FileSystem).map(|()| self.kind)
+    }
+
+    fn free_bytes(&self) -> io::Result<u64> {
+        self.ask(Call::FreeBytes)?;
+        self.disk.free_bytes()
+    }
+
+    fn now_us(&self) -> u64 {
+        self.disk.now_us()
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        self.ask(Call::Random)?;
+        self.disk.random()
+    }
+
+    fn pause_ms(&self, ms: u64) {
+        self.disk.pause_ms(ms);
+    }
+
+    fn display(&self, path: &str) -> String {
+        self.disk.display(path)
+    }
 }

@@ -120,10 +120,15 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicU64;
     use std::task::{Context, Wake, Waker};
+    use std::time::Duration;
 
     use super::*;
-    use crate::device::sim::{Image, SimDevice};
-    use crate::{Class, Format, LogUnavailable, OWNER_BYTES, OpenOptions, Ticket, record_bytes};
+    use crate::device::sim::{Fault, FaultKind, Image, SimDevice};
+    use crate::ids::Lsn;
+    use crate::testing::{append, disk, open};
+    use crate::{
+        Busy, Class, Format, LogUnavailable, OWNER_BYTES, OpenOptions, Ticket, record_bytes,
+    };
 
     type Wait = Pin<Box<dyn Future<Output = Result<(), LogUnavailable>> + Send>>;
 
@@ -162,6 +167,56 @@ mod tests {
                 self.put();
             }
         }
+    }
+
+    /// Both threads end by themselves where the log has failed, and without room no spare is made.
+    #[test]
+    fn the_threads_of_a_log_that_failed_end_and_so_does_every_wait() {
+        let device = disk();
+        let (log, _) = open(&device);
+        let threads = log.start().unwrap();
+        append(&log, 1, 8);
+        let ticket = Ticket { shard: 0, shard_seq: 1 };
+        log.wait_for_commit(ticket).unwrap();
+        assert!(log.wait_durable_beyond(Lsn(0), Duration::MAX));
+        assert!(!log.wait_durable_beyond(Lsn(1), Duration::ZERO));
+        let at = device.counts().0 + 1;
+        let kind = FaultKind::ErrorOldContent;
+        device.set_fault(Some(Fault { at, lasting: true, kind }));
+        // Whichever of the threads meets the failure first.
+        match log.begin(0, record_bytes(8), Class::Reserved) {
+            Ok(mut batch) => {
+                batch.command(record_bytes(8));
+                let shard_seq = batch.append((1, 1), |out| out.extend_from_slice(&[7; 8]));
+                drop(batch);
+                assert!(log.wait_for_commit(Ticket { shard: 0, shard_seq }).is_err());
+            }
+            Err(busy) => assert_eq!(busy, Busy::LogUnavailable),
+        }
+        assert!(!log.wait_durable_beyond(Lsn(1), Duration::MAX), "nothing comes any more");
+        threads.stop();
+        assert!(log.is_poisoned());
+        // None of them needs to be told.
+        let stopping = AtomicBool::new(false);
+        spare(&log, &stopping);
+        commit(&log, &stopping);
+    }
+
+    #[test]
+    fn on_a_full_disk_the_threads_run_without_spares_and_say_so() {
+        let device = disk();
+        let (log, _) = open(&device);
+        device.set_free_bytes(Some(0));
+        let threads = log.start().unwrap();
+        assert!(log.is_out_of_room() && log.has_enough_spares(), "there is no room for more");
+        append(&log, 1, 8);
+        log.wait_durable(Ticket { shard: 0, shard_seq: 1 }).unwrap();
+        threads.stop();
+        device.set_free_bytes(None);
+        assert_eq!(log.make_spare().unwrap(), SpareMade::Made);
+        assert!(!log.is_out_of_room() && !log.has_enough_spares());
+        while log.make_spare().unwrap() == SpareMade::Made {}
+        assert!(log.has_enough_spares());
     }
 
     #[test]

@@ -21,14 +21,12 @@ const TESTS: &str = "test --locked --profile ci -p wal -p engine -p sim --lib \
 const PROFILES: &str = "target/coverage/profiles";
 const MERGED: &str = "target/coverage/merged.profdata";
 
-/// Of the regions of the log as many are reached at least, of a thousand. What is left is mostly
-/// what to say of an operation that fails in a tool, or on a real file system.
-const REGIONS_PER_MILLE_MIN: u64 = 920;
+/// Of the regions of the log as many are reached at least, of a thousand.
+const REGIONS_PER_MILLE_MIN: u64 = 950;
 
-/// Of the branches of these files no more are missed. One of `frame.rs` can't be taken where tests
-/// run: there each frame is read back before it is written, shipped one in a thousand is.
+/// Of the branches of these files no more are missed.
 const BRANCHES_MISSED_MAX: &[(&str, u64)] =
-    &[("frame.rs", 1), ("recover.rs", 0), ("verdict.rs", 0)];
+    &[("frame.rs", 0), ("recover.rs", 0), ("verdict.rs", 0)];
 
 /// Runs the tests under coverage, prints the figures, file by file, and holds them to the bounds.
 ///

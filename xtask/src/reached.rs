@@ -86,8 +86,15 @@ impl File {
 pub(crate) fn excused(path: &str, text: &str) -> Vec<bool> {
     let mut excused = tidy::test_lines(path, text);
     let mut is_asserting = false;
+    let mut planted_end: Option<String> = None;
     for (line, is_excused) in text.lines().zip(&mut excused) {
         let code = line.trim();
+        // The block that only a planted fault enters, up to the brace under its `if`.
+        *is_excused |= planted_end.is_some();
+        planted_end = planted_end.filter(|end| !line.starts_with(end.as_str()));
+        if code.starts_with("if planted::has(") && code.ends_with('{') && !code.contains("||") {
+            planted_end = line.split_once("if").map(|(indent, _)| format!("{indent}}}"));
+        }
         let words = ["assert!(", "assert_eq!(", "assert_ne!(", "debug_assert!("];
         is_asserting |= words.iter().any(|word| code.starts_with(word));
         *is_excused |= is_asserting || code.contains("planted::has(");
@@ -187,13 +194,30 @@ mod tests {
 
     #[test]
     fn tests_planted_faults_and_broken_assertions_are_left_out() {
-        let text = "fn f() {\n    assert!(\n        a && b,\n        \"c\"\n    );\n    g();\n    \
-                    if planted::has(Bug::X) {}\n}\n#[cfg(test)]\nmod tests {\n    fn t() {}\n}\n";
+        let text = "fn f() {
+    assert!(
+        a && b,
+        \"c\"
+    );
+    g();
+    if planted::has(Bug::X) {}
+    if planted::has(Bug::Y) && a {
+        h();
+    }
+    if !planted::has(Bug::Z) {
+        i();
+    }
+}
+#[cfg(test)]
+mod tests {
+    fn t() {}
+}
+";
         let lines = excused("wal/src/x.rs", text);
         let left: Vec<_> = (1..).zip(&lines).filter(|(_, is)| !**is).map(|(at, _)| at).collect();
-        assert_eq!(left, [1, 6, 8]);
+        assert_eq!(left, [1, 6, 12, 13, 14]);
         let mut file = File::default();
-        file.regions.extend([([3, 1, 3, 2], 0), ([6, 1, 6, 2], 0), ([11, 1, 11, 2], 0)]);
+        file.regions.extend([([3, 1, 3, 2], 0), ([6, 1, 6, 2], 0), ([17, 1, 17, 2], 0)]);
         file.branches.insert([7, 8, 7, 9], [0, 1]);
         file.leave_out(&lines);
         assert_eq!(file.missed(), [(6, 1, "never entered")]);

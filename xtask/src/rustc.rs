@@ -41,6 +41,8 @@ pub(crate) const COVERAGE: Instruments = Instruments {
     flags: &[
         "-Cinstrument-coverage",
         "-Zcoverage-options=branch",
+        // What is compiled into each crate that calls it is counted in none but the first.
+        "-Zcross-crate-inline-threshold=never",
         // The tools at PyPI cannot unpack.
         "-Cllvm-args=-enable-name-compression=false",
     ],

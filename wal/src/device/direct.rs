@@ -22,12 +22,12 @@
 
 use std::fs::{self, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::OFlags;
-use rustix::io::Errno;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::{Errno, retry_on_intr};
 
 use super::File;
 use crate::block::{BLOCK, Blocks};
@@ -77,10 +77,14 @@ pub(super) struct DirectFile(fs::File);
 
 impl DirectFile {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let flags = (OFlags::DIRECT | OFlags::DSYNC).bits();
-        let flags = i32::try_from(flags).map_err(io::Error::other)?;
-        OpenOptions::new().read(true).write(true).custom_flags(flags).open(path).map(Self)
+        open(path, OFlags::RDWR | OFlags::DIRECT | OFlags::DSYNC).map(Self)
     }
+}
+
+/// Opens an existing file with flags that the standard library has no names for.
+pub(super) fn open(path: &Path, flags: OFlags) -> io::Result<fs::File> {
+    let opened = retry_on_intr(|| rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()));
+    opened.map(fs::File::from).map_err(io::Error::from)
 }
 
 impl File for DirectFile {
@@ -99,23 +103,31 @@ impl File for DirectFile {
     }
 
     fn length(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        self.0.metadata().map(|it| it.len())
     }
 }
 
 /// Decides by the table above. `probe` is a file of [`probe_bytes`] zeros.
 pub(super) fn decide(choice: AppendChoice, probe: &Path) -> io::Result<Appends> {
-    let (buffered_us, direct_us) = measure(probe)?;
-    let direct = match choice {
-        AppendChoice::Buffered => false,
-        AppendChoice::Direct if direct_us.is_none() => {
-            let why = "the file system takes no direct writes: set wal.device to auto";
-            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-        }
-        AppendChoice::Direct => true,
-        AppendChoice::Auto => direct_us.is_some_and(|direct_us| pays(direct_us, buffered_us)),
-    };
+    let buffered = OpenOptions::new().write(true).open(probe)?;
+    let direct = unless_refused(DirectFile::open(probe))?;
+    let direct = direct.as_ref().map(|file| file as &dyn File);
+    let (buffered_us, direct_us) = measure(&buffered, direct, PROBE_TIME_MAX)?;
+    let direct = choose(choice, buffered_us, direct_us)?;
     Ok(Appends { direct, buffered_us: Some(buffered_us), direct_us })
+}
+
+/// The table: whether segments are written past the page cache.
+fn choose(choice: AppendChoice, buffered_us: u64, direct_us: Option<u64>) -> io::Result<bool> {
+    match (choice, direct_us) {
+        (AppendChoice::Buffered, _) | (AppendChoice::Auto, None) => Ok(false),
+        (AppendChoice::Direct, Some(_)) => Ok(true),
+        (AppendChoice::Direct, None) => {
+            let why = "the file system takes no direct writes: set wal.device to auto";
+            Err(io::Error::new(io::ErrorKind::Unsupported, why))
+        }
+        (AppendChoice::Auto, Some(direct_us)) => Ok(pays(direct_us, buffered_us)),
+    }
 }
 
 /// The size of the probe's file.
@@ -127,41 +139,46 @@ fn pays(direct_us: u64, buffered_us: u64) -> bool {
     direct_us.saturating_mul(100) <= buffered_us.saturating_mul(DIRECT_PERCENT_MAX)
 }
 
-/// Median time of a durable block, microseconds: buffered, and direct where it is taken.
-fn measure(probe: &Path) -> io::Result<(u64, Option<u64>)> {
-    let buffered = OpenOptions::new().write(true).open(probe)?;
-    let direct = match DirectFile::open(probe) {
-        Ok(file) => Some(file),
-        Err(error) if is_refusal(&error) => None,
-        Err(error) => return Err(error),
-    };
+/// Median time of a durable block, microseconds: buffered, and direct where it is taken. Ends with
+/// the write during which `time_max` is over.
+fn measure(
+    buffered: &fs::File,
+    direct: Option<&dyn File>,
+    time_max: Duration,
+) -> io::Result<(u64, Option<u64>)> {
     let mut block = Blocks::new(1);
     block.bytes_mut().fill(0xA5);
     let (mut buffered_us, mut direct_us) = (Vec::new(), Vec::new());
     let began = Instant::now();
-    let mut taken = direct.is_some();
+    let mut taken = direct;
     for write in 0..PROBE_WRITES {
         // In turn, so that a disk that is busy for a moment slows both.
         let offset = write * 2 * BLOCK;
         buffered_us.push(timed(|| {
-            buffered.write_all_at(block.bytes(), offset)?;
-            buffered.sync_data()
+            buffered.write_all_at(block.bytes(), offset).and_then(|()| buffered.sync_data())
         })?);
-        if let Some(file) = direct.as_ref().filter(|_| taken) {
-            match timed(|| super::write_full(file, block.bytes(), offset + BLOCK)) {
-                Ok(us) => direct_us.push(us),
-                Err(error) if is_refusal(&error) => taken = false,
-                Err(error) => return Err(error),
-            }
+        if let Some(file) = taken {
+            let us = timed(|| super::write_full(file, block.bytes(), offset + BLOCK));
+            let us = unless_refused(us)?;
+            taken = us.and(taken);
+            direct_us.extend(us);
         }
-        if began.elapsed() > PROBE_TIME_MAX {
+        if began.elapsed() > time_max {
             break;
         }
     }
-    Ok((median(buffered_us).unwrap_or(0), median(direct_us).filter(|_| taken)))
+    Ok((median(buffered_us).unwrap_or(0), median(direct_us).filter(|_| taken.is_some())))
 }
 
-/// Whether the file system says that it has no direct writes, or none of a block's size.
+/// What was opened or written; `None` where the file system [refuses](is_refusal) it.
+pub(super) fn unless_refused<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if is_refusal(&error) => Ok(None),
+        result => result.map(Some),
+    }
+}
+
+/// Whether the file system says that it has no direct I/O, or none of a block's size.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [Errno::INVAL, Errno::OPNOTSUPP].iter().any(|errno| code == Some(errno.raw_os_error()))
@@ -169,8 +186,7 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
 
 fn timed(write: impl FnOnce() -> io::Result<()>) -> io::Result<u64> {
     let began = Instant::now();
-    write()?;
-    Ok(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX))
+    write().map(|()| u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX))
 }
 
 fn median(mut us: Vec<u64>) -> Option<u64> {
@@ -179,7 +195,10 @@ fn median(mut us: Vec<u64>) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
     use super::*;
 
     fn probe_in(dir: &Path) -> std::path::PathBuf {
@@ -205,6 +224,94 @@ mod tests {
         }
     }
 
+    /// The table at the head of the file.
+    #[test]
+    fn what_was_asked_for_and_what_was_measured_decide() {
+        use AppendChoice::{Auto, Buffered, Direct};
+        for (choice, direct_us, expected) in [
+            (Buffered, None, Some(false)),
+            (Buffered, Some(1), Some(false)),
+            (Direct, Some(900), Some(true)),
+            (Direct, None, None),
+            (Auto, None, Some(false)),
+            (Auto, Some(105), Some(true)),
+            (Auto, Some(106), Some(false)),
+        ] {
+            let chosen = choose(choice, 100, direct_us);
+            assert_eq!(chosen.ok(), expected, "{choice:?} {direct_us:?}");
+        }
+    }
+
+    /// A disk that takes some direct writes, then answers each with an error.
+    struct Takes {
+        writes: u64,
+        then: Errno,
+        written: AtomicU64,
+    }
+
+    impl File for Takes {
+        fn write_at(&self, bytes: &[u8], _offset: u64) -> io::Result<usize> {
+            let taken = self.written.fetch_add(1, Ordering::Relaxed) < self.writes;
+            if taken { Ok(bytes.len()) } else { Err(self.then.into()) }
+        }
+
+        fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
+            Err(self.then.into())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn length(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+    }
+
+    fn takes(writes: u64, then: Errno) -> Takes {
+        Takes { writes, then, written: AtomicU64::new(0) }
+    }
+
+    #[test]
+    fn a_disk_that_refuses_direct_writes_at_any_time_is_not_asked_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let buffered = OpenOptions::new().write(true).open(probe_in(dir.path())).unwrap();
+        for writes in [0, 1, PROBE_WRITES - 1] {
+            for then in [Errno::INVAL, Errno::OPNOTSUPP] {
+                let direct = takes(writes, then);
+                let (_, direct_us) = measure(&buffered, Some(&direct), Duration::MAX).unwrap();
+                assert_eq!(direct_us, None, "{writes} {then:?}");
+                assert_eq!(direct.written.load(Ordering::Relaxed), writes + 1);
+            }
+        }
+        let direct = takes(PROBE_WRITES, Errno::INVAL);
+        assert!(measure(&buffered, Some(&direct), Duration::MAX).unwrap().1.is_some());
+        assert_eq!(measure(&buffered, None, Duration::MAX).unwrap().1, None);
+    }
+
+    #[test]
+    fn a_slow_disk_is_measured_with_fewer_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let buffered = OpenOptions::new().write(true).open(probe_in(dir.path())).unwrap();
+        let direct = takes(PROBE_WRITES, Errno::INVAL);
+        assert!(measure(&buffered, Some(&direct), Duration::ZERO).unwrap().1.is_some());
+        assert_eq!(direct.written.load(Ordering::Relaxed), 1);
+    }
+
+    /// `/dev/full` is a disk without room, `/dev/null` a file that can't be synced.
+    #[test]
+    fn a_disk_that_fails_is_not_taken_for_one_that_refuses() {
+        let dir = tempfile::tempdir().unwrap();
+        let buffered = OpenOptions::new().write(true).open(probe_in(dir.path())).unwrap();
+        let told = measure(&buffered, Some(&takes(2, Errno::IO)), Duration::MAX).unwrap_err();
+        assert_eq!(told.raw_os_error(), Some(Errno::IO.raw_os_error()));
+        let full = decide(AppendChoice::Auto, Path::new("/dev/full")).unwrap_err();
+        assert_eq!(full.kind(), io::ErrorKind::StorageFull);
+        assert!(decide(AppendChoice::Auto, Path::new("/dev/null")).is_err());
+        let missing = decide(AppendChoice::Auto, &dir.path().join("missing")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+
     #[test]
     fn direct_writes_may_be_a_twentieth_slower_and_no_more() {
         for (direct_us, buffered_us, expected) in
@@ -221,10 +328,14 @@ mod tests {
         let Ok(file) = DirectFile::open(&probe) else { return };
         let mut block = Blocks::new(2);
         assert_eq!(fs::read(&probe).unwrap()[0], 0, "the page cache holds it now");
+        assert_eq!(file.length().unwrap(), probe_bytes());
         for fill in 1..=9 {
             block.bytes_mut().fill(fill);
             super::super::write_full(&file, block.bytes(), BLOCK).unwrap();
             file.sync_data().unwrap();
+            let mut own = Blocks::new(1);
+            assert_eq!(file.read_at(own.bytes_mut(), BLOCK).unwrap(), own.bytes().len());
+            assert!(own.bytes().iter().all(|byte| *byte == fill), "by the file itself");
             let seen = fs::read(&probe).unwrap();
             assert_eq!((seen[4095], seen[4096], seen[3 * 4096 - 1]), (0, fill, fill));
         }

@@ -123,6 +123,14 @@ pub trait Device: Send + Sync {
     fn display(&self, path: &str) -> String;
 }
 
+/// What was looked for; `None` where it is not there.
+pub(crate) fn if_found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        result => result.map(Some),
+    }
+}
+
 /// Writes all of `bytes`: an interrupted write is repeated, a short one continued, any other error
 /// is the caller's to fail on.
 pub(crate) fn write_full(file: &dyn File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
@@ -156,4 +164,91 @@ pub(crate) fn read_full(file: &dyn File, buffer: &mut [u8], offset: u64) -> io::
         }
     }
     Ok(filled)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+
+    use super::*;
+
+    /// A file that answers its reads and writes as it was told, one after the other.
+    struct Told(Mutex<VecDeque<io::Result<usize>>>);
+
+    impl Told {
+        fn file(answers: impl IntoIterator<Item = io::Result<usize>>) -> Self {
+            Self(Mutex::new(answers.into_iter().collect()))
+        }
+
+        fn next(&self) -> io::Result<usize> {
+            self.0.lock().unwrap().pop_front().unwrap()
+        }
+
+        fn is_done(&self) -> bool {
+            self.0.lock().unwrap().is_empty()
+        }
+    }
+
+    impl File for Told {
+        fn write_at(&self, _bytes: &[u8], _offset: u64) -> io::Result<usize> {
+            self.next()
+        }
+
+        fn read_at(&self, _buffer: &mut [u8], _offset: u64) -> io::Result<usize> {
+            self.next()
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.next().map(drop)
+        }
+
+        fn length(&self) -> io::Result<u64> {
+            self.next().map(|bytes| bytes as u64)
+        }
+    }
+
+    fn error<T>(kind: io::ErrorKind) -> io::Result<T> {
+        Err(kind.into())
+    }
+
+    #[test]
+    fn a_write_goes_on_where_it_was_interrupted_and_ends_with_any_other_error() {
+        use io::ErrorKind::{Interrupted, PermissionDenied, WriteZero};
+        let write = |answers: Vec<io::Result<usize>>| {
+            let file = Told::file(answers);
+            let told = write_full(&file, &[0; 10], 0).map_err(|error| error.kind());
+            assert!(file.is_done(), "asked as often as there were answers");
+            told
+        };
+        assert_eq!(write(vec![Ok(10)]), Ok(()));
+        assert_eq!(write(vec![Ok(3), error(Interrupted), Ok(6), Ok(1)]), Ok(()));
+        assert_eq!(write(vec![Ok(3), error(PermissionDenied)]), Err(PermissionDenied));
+        assert_eq!(write(vec![Ok(3), Ok(0)]), Err(WriteZero), "else it would be asked for ever");
+    }
+
+    #[test]
+    fn a_read_goes_on_until_it_is_full_or_the_file_ends() {
+        use io::ErrorKind::{Interrupted, PermissionDenied};
+        let read = |answers: Vec<io::Result<usize>>| {
+            let file = Told::file(answers);
+            let told = read_full(&file, &mut [0; 3 * BLOCK_BYTES], 0).map_err(|it| it.kind());
+            assert!(file.is_done(), "asked as often as there were answers");
+            told
+        };
+        const BLOCK: usize = BLOCK_BYTES;
+        assert_eq!(read(vec![Ok(BLOCK), error(Interrupted), Ok(2 * BLOCK)]), Ok(3 * BLOCK));
+        assert_eq!(read(vec![Ok(BLOCK), Ok(0)]), Ok(BLOCK));
+        // Past the page cache a read that begins inside a block is an error.
+        assert_eq!(read(vec![Ok(BLOCK), Ok(7)]), Ok(BLOCK + 7));
+        assert_eq!(read(vec![Ok(BLOCK), error(PermissionDenied)]), Err(PermissionDenied));
+    }
+
+    #[test]
+    fn only_what_is_not_there_is_none() {
+        assert_eq!(if_found(Ok(1)).unwrap(), Some(1));
+        assert_eq!(if_found(error::<u8>(io::ErrorKind::NotFound)).unwrap(), None);
+        assert!(if_found(error::<u8>(io::ErrorKind::PermissionDenied)).is_err());
+    }
 }

@@ -6,13 +6,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{FallocateFlags, OFlags, fallocate};
 use rustix::io::Errno;
 
-use super::direct::is_refusal;
+use super::direct::{open, unless_refused};
 use crate::block::{BLOCK, Blocks};
 
 /// What the disk is given at once: a sync beside it waits no longer than for another frame. With
@@ -27,11 +27,9 @@ pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {
     allot(&file, bytes)?;
     let zeros = Blocks::for_bytes(usize::try_from(bytes.min(PIECE_BYTES)).unwrap_or(0));
     let blocks_bytes = bytes / BLOCK * BLOCK;
-    match past_the_cache(path, &zeros, blocks_bytes) {
-        Err(error) if is_refusal(&error) => through_the_cache(&file, &zeros, 0, blocks_bytes),
-        other => other,
-    }?;
-    through_the_cache(&file, &zeros, blocks_bytes, bytes)?;
+    let past = unless_refused(past_the_cache(path, &zeros, blocks_bytes))?;
+    let from = past.map_or(0, |()| blocks_bytes);
+    through_the_cache(&file, &zeros, from, bytes)?;
     file.sync_all()
 }
 
@@ -40,11 +38,16 @@ pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {
 fn allot(file: &File, bytes: u64) -> io::Result<()> {
     match bytes {
         0 => Ok(()),
-        _ => match fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes) {
-            Err(Errno::NOSPC) => Err(Errno::NOSPC.into()),
-            // The writes find room themselves, or say why not.
-            _ => Ok(()),
-        },
+        _ => allotted(fallocate(file, FallocateFlags::KEEP_SIZE, 0, bytes)),
+    }
+}
+
+/// An error only where there is no room: of a file system that can't do this, or not now, the
+/// writes find room themselves, or say why not.
+fn allotted(told: Result<(), Errno>) -> io::Result<()> {
+    match told {
+        Err(Errno::NOSPC) => Err(Errno::NOSPC.into()),
+        _ => Ok(()),
     }
 }
 
@@ -52,15 +55,13 @@ fn past_the_cache(path: &Path, zeros: &Blocks, bytes: u64) -> io::Result<()> {
     if bytes == 0 {
         return Ok(());
     }
-    let direct = i32::try_from(OFlags::DIRECT.bits()).map_err(io::Error::other)?;
-    let file = OpenOptions::new().write(true).custom_flags(direct).open(path)?;
+    let file = open(path, OFlags::WRONLY | OFlags::DIRECT)?;
     each_piece(0, bytes, |at, count| file.write_all_at(&zeros.bytes()[..count], at))
 }
 
 fn through_the_cache(file: &File, zeros: &Blocks, from: u64, to: u64) -> io::Result<()> {
     each_piece(from, to, |at, count| {
-        file.write_all_at(&zeros.bytes()[..count], at)?;
-        file.sync_data()
+        file.write_all_at(&zeros.bytes()[..count], at).and_then(|()| file.sync_data())
     })
 }
 
@@ -89,6 +90,22 @@ mod tests {
             let content = std::fs::read(&path).unwrap();
             assert_eq!(content.len() as u64, bytes);
             assert!(content.iter().all(|byte| *byte == 0), "{bytes}");
+        }
+    }
+
+    /// `/dev/full` takes no direct writes, and has no room for others.
+    #[test]
+    fn a_disk_without_room_and_a_file_that_can_t_be_made_are_told() {
+        for bytes in [1, BLOCK, 3 * PIECE_BYTES] {
+            let told = create(Path::new("/dev/full"), bytes).unwrap_err();
+            assert_eq!(told.kind(), io::ErrorKind::StorageFull, "{bytes}");
+        }
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(create(dir.path(), 1).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        for (told, is_full) in
+            [(Ok(()), false), (Err(Errno::OPNOTSUPP), false), (Err(Errno::NOSPC), true)]
+        {
+            assert_eq!(allotted(told).is_err(), is_full, "{told:?}");
         }
     }
 

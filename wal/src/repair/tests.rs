@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use super::*;
 use crate::control::{Format, OWNER_BYTES};
-use crate::device::sim::{Fate, Image, SimDevice};
+use crate::device::sim::{Fate, FaultKind, Image, SimDevice};
 use crate::intake::{Class, Committed};
 use crate::log::Log;
 use crate::open::OpenOptions;
 use crate::record::record_bytes;
+use crate::testing::{Call, Refusing, at_each_operation, names_the_file, same};
 
 /// A segment of four blocks: three frames, of one record each.
 const FORMAT: Format = Format {
@@ -107,9 +108,7 @@ fn another_record_than_the_first_lost_is_not_accepted_and_nothing_changes() {
     }
     let dry = repair(&device, Lsn(5), true, &Progress::default(), &mut |_| {}).unwrap();
     assert!(matches!(dry, Repaired::Cut(_)));
-    let after = device.image();
-    assert!(before.paths() == after.paths());
-    assert!(before.paths().iter().all(|path| before.same_content(&after, path)));
+    assert!(same(&before, &device.image()));
 }
 
 #[test]
@@ -155,4 +154,139 @@ fn a_repair_cut_short_anywhere_is_done_again() {
             }
         }
     }
+}
+
+/// The disk fails at every operation of a repair, once and from then on: the operator is told the
+/// file, or that nothing was done, and gets what he asked for once the disk is well.
+#[test]
+fn a_repair_whose_disk_fails_says_so_and_is_done_again() {
+    let image = damaged(8, 5).image();
+    let (mut refused, mut untouched) = (0, 0);
+    for (kind, lasting) in [
+        (FaultKind::ErrorOldContent, false),
+        (FaultKind::ErrorOldContent, true),
+        (FaultKind::ErrorNewContent, false),
+        (FaultKind::Full, false),
+        (FaultKind::ShortWrite, true),
+        (FaultKind::Interrupted, false),
+    ] {
+        let repair = |device: &SimDevice, (): &()| run(device, 5).0;
+        at_each_operation(
+            (&image, kind, lasting),
+            |_| (),
+            repair,
+            |op, told, device, ()| {
+                match told {
+                    Ok(Repaired::Cut(loss)) => assert_eq!(loss.first_lsn, Lsn(5), "{op:?}"),
+                    Ok(Repaired::Whole(lsn)) => {
+                        panic!("{op:?}: a damaged log is whole up to {lsn}")
+                    }
+                    Err(RepairError::Open(error)) => {
+                        let text = error.to_string();
+                        assert!(
+                            text.contains("sim:") && text.contains("os error"),
+                            "{op:?}: {text}"
+                        );
+                        refused += 1;
+                    }
+                    Err(error) => {
+                        assert!(same(&image, &device.image()), "{op:?}: {error}");
+                        untouched += 1;
+                    }
+                }
+                match open(device) {
+                    Ok((_, bodies)) => {
+                        assert_eq!(bodies, [1, 2, 3, 4], "{op:?}: repaired, or refused")
+                    }
+                    Err(_) => {
+                        run(device, 5).0.unwrap();
+                        assert_eq!(open(device).unwrap().1, [1, 2, 3, 4], "{op:?}");
+                    }
+                }
+            },
+        );
+    }
+    assert!(refused > 60 && untouched > 0, "{refused} {untouched}");
+}
+
+#[test]
+fn what_is_no_log_or_is_held_is_told_before_anything_is_looked_at() {
+    let empty = SimDevice::new(Image::empty(1));
+    let told = run(&empty, 1).0.unwrap_err();
+    assert!(matches!(told, RepairError::Open(OpenError::NoLog { .. })), "{told}");
+    let device = damaged(8, 5);
+    let held = device.lock().unwrap();
+    let told = run(&device, 5).0.unwrap_err();
+    assert!(matches!(told, RepairError::Open(OpenError::Locked { .. })), "{told}");
+    drop(held);
+    let refusing = Refusing::new(&device, Call::Lock);
+    let told = repair(&refusing, Lsn(5), false, &Progress::default(), &mut |_| {}).unwrap_err();
+    assert!(names_the_file(&told), "{told}");
+}
+
+/// Damage that names no record: the head of a segment, which no start can see past.
+#[test]
+fn a_segment_without_a_head_is_given_up_with_all_behind_it_unless_it_is_the_first() {
+    let headless = |id: u64| {
+        let mut image = log_of(8).image();
+        let path = names::segment(SegmentId(id));
+        let mut bytes = image.content(&path).unwrap();
+        bytes[9] ^= 1;
+        image.set_content(&path, &bytes);
+        SimDevice::new(image)
+    };
+    let device = headless(2);
+    assert!(matches!(open(&device).map(drop), Err(OpenError::NotOurs { .. })));
+    let (repaired, salvaged) = run(&device, 4);
+    let Repaired::Cut(loss) = repaired.unwrap() else { panic!("nothing was cut") };
+    // Without its head nobody knows the seed of its frames.
+    assert_eq!((loss.last_lsn, salvaged), (Some(Lsn(8)), vec![7, 8]));
+    assert_eq!(open(&device).unwrap().1, [1, 2, 3]);
+    let device = headless(1);
+    let before = device.image();
+    let told = run(&device, 1).0.unwrap_err();
+    assert!(matches!(told, RepairError::NothingLeft { asked: Lsn(1) }), "{told}");
+    assert!(same(&before, &device.image()));
+}
+
+#[test]
+fn a_segment_of_another_log_gives_nothing_to_salvage() {
+    let other = SimDevice::new(Image::empty(1_234));
+    drop(open(&other).unwrap());
+    let foreign = other.image().content(&names::segment(SegmentId(1))).unwrap();
+    let mut image = log_of(8).image();
+    image.set_content(&names::segment(SegmentId(3)), &foreign);
+    let device = SimDevice::new(image);
+    let (repaired, salvaged) = run(&device, 7);
+    let Repaired::Cut(loss) = repaired.unwrap() else { panic!("nothing was cut") };
+    assert_eq!((loss.last_lsn, salvaged.len()), (None, 0));
+    assert_eq!(open(&device).unwrap().1, [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_log_of_a_newer_version_is_not_cut() {
+    let mut image = damaged(8, 5).image();
+    let mut bytes = image.content(CONTROL_PATH).unwrap();
+    for slot in [0, 4096] {
+        bytes[slot + 8] = 9;
+    }
+    image.set_content(CONTROL_PATH, &bytes);
+    let device = SimDevice::new(image);
+    let before = device.image();
+    assert!(matches!(run(&device, 5).0.unwrap_err(), RepairError::Open(_)));
+    assert!(same(&before, &device.image()));
+}
+
+#[test]
+fn an_interrupted_repair_finds_another_name_for_what_is_kept_already() {
+    let device = damaged(8, 5);
+    let dir = names::quarantined("repair-0000000000000005");
+    device.create_dir(&dir).unwrap();
+    for name in [CONTROL_PATH, "seg-0000000000000002.log", "seg-0000000000000002.log.2"] {
+        device.create_zeroed(&format!("{dir}/{name}"), 1).unwrap();
+    }
+    let Repaired::Cut(loss) = run(&device, 5).0.unwrap() else { panic!("nothing was cut") };
+    assert!(loss.originals.contains(&format!("{CONTROL_PATH}.2")), "{:?}", loss.originals);
+    assert!(loss.originals.contains(&"seg-0000000000000002.log.3".to_owned()));
+    assert_eq!(device.image().content(&format!("{dir}/{CONTROL_PATH}")).unwrap(), [0]);
 }

@@ -282,3 +282,49 @@ impl Footer {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEADER: Header = Header {
+        shard_count: 2,
+        stamp: 99,
+        epoch: Epoch(3),
+        lsn: Lsn(77),
+        log_uuid: LogUuid([7; 16]),
+        created_unix_ms: 5,
+    };
+
+    #[test]
+    fn a_head_with_a_right_checksum_and_what_no_writer_writes_is_none() {
+        let forged = |at: usize, byte: u8| {
+            let mut bytes = HEADER.encode();
+            bytes[at] = byte;
+            let crc = checksum::plain(&bytes[..HEADER_CRC_AT]);
+            bytes[HEADER_CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+            Header::parse(&bytes)
+        };
+        assert_eq!(forged(STAMP_AT, 99), Ok(HEADER), "unchanged");
+        for (at, byte) in
+            [(0, 0), (HEADER_LEN_AT, 127), (HEADER_RESERVED_AT, 1), (SHARD_COUNT_AT + 2, 1)]
+        {
+            assert_eq!(forged(at, byte), Err(HeaderError::Damaged), "{byte} at {at}");
+        }
+        for (at, format_version, feature_incompat) in
+            [(FORMAT_VERSION_AT, 2, 0), (FEATURE_INCOMPAT_AT, 1, 2)]
+        {
+            let newer = HeaderError::TooNew { format_version, feature_incompat };
+            assert_eq!(forged(at, 2), Err(newer), "{at}");
+        }
+        assert_eq!(forged(FEATURE_COMPAT_AT, 2), Ok(HEADER), "what may be ignored is");
+    }
+
+    #[test]
+    fn what_is_cut_short_is_none_of_a_snapshot_s_parts() {
+        let short = &[0; FOOTER_BYTES - 1];
+        assert_eq!(Header::parse(short), Err(HeaderError::Damaged));
+        assert_eq!(PieceHeader::parse(short, 99), None);
+        assert_eq!(Footer::parse(short), None);
+    }
+}

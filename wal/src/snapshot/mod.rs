@@ -52,10 +52,11 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use crate::checksum;
     use crate::device::sim::{Image, SimDevice};
     use crate::device::{read_full, write_full};
     use crate::ids::{Epoch, LogIdentity, LogUuid};
-    use crate::limits::CONTROL_SHARD;
+    use crate::limits::{BLOCK_BYTES, CONTROL_SHARD};
 
     const UUID: LogUuid = LogUuid([7; 16]);
     const LSN: Lsn = Lsn(77);
@@ -113,6 +114,82 @@ mod tests {
             let lanes = [0, 1, CONTROL_SHARD].map(|shard| (lane(shard), items));
             assert_eq!(read(&device).unwrap(), lanes);
         }
+    }
+
+    /// A snapshot of one small piece a lane, whose parts are said otherwise and then summed up
+    /// rightly: what a sum alone would not find.
+    fn forged(edit: impl FnOnce(&mut Vec<u8>, u64)) -> SnapshotError {
+        let device = Arc::new(SimDevice::new(Image::empty(1)));
+        write(&device, 3);
+        let mut image = device.image();
+        let mut bytes = image.content(&names::snapshot(LSN)).unwrap();
+        let stamp = format::Header::parse(&bytes).unwrap().stamp;
+        edit(&mut bytes, stamp);
+        let foot = bytes.len() - BLOCK_BYTES;
+        let footer = format::Footer::parse(&bytes[foot..]).unwrap();
+        let footer = format::Footer { total_crc: checksum::plain(&bytes[..foot]), ..footer };
+        bytes[foot..][..format::FOOTER_BYTES].copy_from_slice(&footer.encode());
+        image.set_content(&names::snapshot(LSN), &bytes);
+        read(&SimDevice::new(image)).unwrap_err()
+    }
+
+    /// The second piece with another header.
+    fn with_piece(bytes: &mut [u8], stamp: u64, edit: impl FnOnce(&mut format::PieceHeader)) {
+        let at = 2 * BLOCK_BYTES;
+        let mut piece = format::PieceHeader::parse(&bytes[at..], stamp).unwrap();
+        edit(&mut piece);
+        let from = at + format::PIECE_HEADER_BYTES;
+        let body = &bytes[from..][..piece.payload_bytes as usize % BLOCK_BYTES];
+        piece.payload_crc = checksum::seeded(stamp, &[body]);
+        bytes[at..][..format::PIECE_HEADER_BYTES].copy_from_slice(&piece.encode(stamp));
+    }
+
+    #[test]
+    fn parts_that_check_by_themselves_and_make_no_whole_are_named() {
+        type Edit = fn(&mut Vec<u8>, u64);
+        let cases: [(&str, Edit); 6] = [
+            ("a piece is out of place", |bytes, stamp| {
+                with_piece(bytes, stamp, |piece| piece.shard = 0);
+            }),
+            ("a piece is out of place", |bytes, stamp| {
+                with_piece(bytes, stamp, |piece| piece.index = 7);
+            }),
+            ("a piece's items do not fit it", |bytes, stamp| {
+                with_piece(bytes, stamp, |piece| piece.items = 2);
+            }),
+            ("a piece does not fit the file", |bytes, stamp| {
+                with_piece(bytes, stamp, |piece| piece.payload_bytes = 3 << 12);
+            }),
+            ("a piece is out of place", |bytes, stamp| {
+                with_piece(bytes, stamp, |piece| piece.last = false);
+            }),
+            ("a piece is missing", |bytes, _| {
+                bytes.drain(3 * BLOCK_BYTES..4 * BLOCK_BYTES);
+                let foot = bytes.len() - BLOCK_BYTES;
+                let footer = format::Footer::parse(&bytes[foot..]).unwrap();
+                let footer = format::Footer { file_bytes: bytes.len() as u64, ..footer };
+                bytes[foot..][..format::FOOTER_BYTES].copy_from_slice(&footer.encode());
+            }),
+        ];
+        for (what, edit) in cases {
+            let told = forged(edit).to_string();
+            assert!(told.starts_with("sim:snap/") && told.ends_with(what), "{what}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_sum_that_is_another_file_s_is_found_after_the_last_piece() {
+        let device = Arc::new(SimDevice::new(Image::empty(1)));
+        write(&device, 3);
+        let mut image = device.image();
+        let mut bytes = image.content(&names::snapshot(LSN)).unwrap();
+        let foot = bytes.len() - BLOCK_BYTES;
+        let footer = format::Footer::parse(&bytes[foot..]).unwrap();
+        let footer = format::Footer { total_crc: !footer.total_crc, ..footer };
+        bytes[foot..][..format::FOOTER_BYTES].copy_from_slice(&footer.encode());
+        image.set_content(&names::snapshot(LSN), &bytes);
+        let told = read(&SimDevice::new(image)).unwrap_err().to_string();
+        assert!(told.ends_with("the sum over the file"), "{told}");
     }
 
     #[test]
