@@ -50,15 +50,8 @@ pub(crate) const PURCHASE_ROOM: usize =
 pub(crate) const RESTORE_ROOM: usize =
     wal::record_bytes(RECORD_HEADER_BYTES + 96) + wal::record_bytes(RECORD_HEADER_BYTES + 32);
 
-const _: () = assert!(PURCHASE_ROOM <= COMMAND_ROOM && RESTORE_ROOM <= COMMAND_ROOM);
-const _: () = assert!(
-    COMMAND_ROOM <= FRAME_BYTES_MAX / BATCH_FRAME_DIVISOR,
-    "a command's events share a frame"
-);
-const _: () = assert!(
-    wal::record_bytes(EVENT_BYTES_MAX) <= RECORD_BYTES_MAX,
-    "the largest event is a record"
-);
+const _: () = assert!(COMMAND_ROOM <= FRAME_BYTES_MAX / BATCH_FRAME_DIVISOR, "it fits a frame");
+const _: () = assert!(wal::record_bytes(EVENT_BYTES_MAX) <= RECORD_BYTES_MAX, "it is a record");
 
 /// An engine; clones are the same engine.
 #[derive(Clone)]
