@@ -143,7 +143,7 @@ impl Intake {
         let mut taken = Taken { records: 0, bytes: 0 };
         for lane in (0..count).map(|step| (start + step) % count) {
             while let Some(chunk) = self.take_chunk(lane, payload.len() - taken.bytes) {
-                copy(&mut payload[taken.bytes..][..chunk.bytes.len()], &chunk.bytes);
+                chunk.copy_to(&mut payload[taken.bytes..]);
                 taken.bytes += chunk.bytes.len();
                 taken.records += chunk.records;
                 match marks.last_mut() {
@@ -261,15 +261,6 @@ impl Intake {
     /// Waits until something was appended, or about `timeout_ms`. Tells whether something was.
     pub(crate) fn wait(&self, timeout_ms: u64) -> bool {
         self.bell.wait(timeout_ms)
-    }
-}
-
-/// Copies in pieces that the C library copies with vector instructions: a longer one it leaves to
-/// `rep movsb`, which is no faster and which a counter of instructions takes for one a byte.
-fn copy(to: &mut [u8], from: &[u8]) {
-    const PIECE_BYTES: usize = 2048;
-    for (to, from) in to.chunks_mut(PIECE_BYTES).zip(from.chunks(PIECE_BYTES)) {
-        to.copy_from_slice(from);
     }
 }
 

@@ -250,8 +250,8 @@ impl Judged {
     }
 }
 
-/// What a new incarnation begins with: an epoch that no segment has, the log from its oldest segment
-/// on, and the name under which its sinks were asked for their places.
+/// What a new incarnation begins with: an epoch that no segment has, the log from its oldest
+/// segment on, and the name under which its sinks were asked for their places.
 ///
 /// # Panics
 /// Where it begins otherwise.
