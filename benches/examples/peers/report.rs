@@ -31,6 +31,8 @@ and from minute to minute: what says something are the ratios, each within one r
   ([sluice.lua](../functions/sluice.lua)) answers as Sluice does. \"One connection\" shares a
   multiplexed connection among all requests; \"a pool\" calls the script and then `WAITAOF` on a
   connection of the request's own, of 64. MariaDB syncs every commit; 16 connections.
+- \"By hyper and axum alone\" is the same server, asked with a header that no plain purchase has
+  (`--header 'Trailer: none'`), so that its general way answers each.
 - Latencies are of whole answers; in an open loop they count from when a request was to be sent. A
   batch in process is one answer.
 - Figures are medians of the rounds, with the range behind. The last two columns divide Sluice's

@@ -107,14 +107,19 @@ const RESP_REFUSED: &[Contender] =
 
 const HTTP: &[Contender] = &[
     contenders::SLUICE_HTTP,
+    contenders::SLUICE_ROUTER,
     contenders::SHOP_MULTIPLEXED,
     contenders::SHOP_POOL,
     contenders::SHOP_MARIADB,
     contenders::HELLO,
 ];
 
-const HTTP_WITHOUT_DISK: &[Contender] =
-    &[contenders::SLUICE_HTTP, contenders::SHOP_MULTIPLEXED, contenders::HELLO];
+const HTTP_WITHOUT_DISK: &[Contender] = &[
+    contenders::SLUICE_HTTP,
+    contenders::SLUICE_ROUTER,
+    contenders::SHOP_MULTIPLEXED,
+    contenders::HELLO,
+];
 
 const HTTP_LATENCY: &[Contender] = &[
     contenders::SLUICE_HTTP,

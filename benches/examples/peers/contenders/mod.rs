@@ -80,6 +80,9 @@ impl Contender {
 pub(crate) const SLUICE_RESP: Contender = Contender::new("Sluice", sluice::resp);
 /// Sluice over HTTP.
 pub(crate) const SLUICE_HTTP: Contender = Contender::new("Sluice", sluice::http);
+/// The same without the short way of plain purchases.
+pub(crate) const SLUICE_ROUTER: Contender =
+    Contender::new("Sluice, by hyper and axum alone", sluice::http_by_router);
 /// A Valkey with the same functions, which syncs every turn of its loop.
 pub(crate) const VALKEY_LIBRARY: Contender =
     Contender::new("Valkey always, the function library", |stage| {

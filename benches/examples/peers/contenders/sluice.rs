@@ -41,3 +41,10 @@ pub(super) fn http(stage: &Stage<'_>) -> Result<Standing, Trouble> {
     let target = Target { arguments, secret: None, sells: true, check: Check::All };
     Ok(Standing { target, log, _parts: vec![Box::new(server)] })
 }
+
+/// With a header that no plain purchase has, so that hyper and axum read and answer each.
+pub(super) fn http_by_router(stage: &Stage<'_>) -> Result<Standing, Trouble> {
+    let mut standing = http(stage)?;
+    standing.target.arguments.extend(["--header", "Trailer: none"].map(str::to_owned));
+    Ok(standing)
+}

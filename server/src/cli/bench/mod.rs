@@ -13,6 +13,7 @@
 mod books;
 mod client;
 mod drive;
+mod header;
 mod lag;
 mod options;
 mod pace;
@@ -154,7 +155,7 @@ fn run_http(args: &HttpArgs) -> Result<bool, BenchError> {
     let tokens = TokenTable::sign(args.load.shoppers, |shopper| {
         signer.sign(first_user + u64::from(shopper), Role::User, TOKEN_TTL)
     })?;
-    let template = PurchaseTemplate::new(&authority, before.id, run_number());
+    let template = PurchaseTemplate::new(&authority, before.id, &args.headers, run_number());
     let watch = Watch::begin(before.id, &args.load)?;
     let load = Arc::new(Load {
         protocol: Http { template, tokens },

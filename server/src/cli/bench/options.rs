@@ -4,6 +4,7 @@ use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 
 use super::BenchError;
+use super::header::Header;
 use super::shared::LoadArgs;
 
 /// Arguments of `sluice bench http`.
@@ -18,6 +19,9 @@ pub(crate) struct HttpArgs {
     /// Data directory whose secret signs the shoppers' tokens (a demo keeps it there)
     #[arg(long, value_name = "DIR")]
     pub(super) data_dir: Option<PathBuf>,
+    /// A header that every purchase carries besides, for example `X-Forwarded-For: 203.0.113.7`
+    #[arg(long = "header", value_name = "NAME:VALUE")]
+    pub(super) headers: Vec<Header>,
     #[command(flatten)]
     pub(super) load: LoadArgs,
     /// SKU of the activity that is made (the demo has 20001)

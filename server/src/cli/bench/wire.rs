@@ -10,6 +10,7 @@ use std::io::Write as _;
 use serde::Deserialize;
 
 use super::drive::{Expected, Parsed, Protocol};
+use super::header::Header;
 use super::plan::Request;
 use super::tally::Outcome;
 use super::tokens::TokenTable;
@@ -32,14 +33,15 @@ pub(super) struct PurchaseTemplate {
 }
 
 impl PurchaseTemplate {
-    /// The template for purchases of one unit of `activity` at `authority` (host and port).
-    /// `run` sets the ids of this run apart from those of every other.
-    pub(super) fn new(authority: &str, activity: u64, run: u32) -> Self {
+    /// The template for purchases of one unit of `activity` at `authority` (host and port), with
+    /// `headers` besides its own. `run` sets the ids of this run apart from those of every other.
+    pub(super) fn new(authority: &str, activity: u64, headers: &[Header], run: u32) -> Self {
+        let headers: String = headers.iter().map(Header::to_string).collect();
         let before_id: &[u8] = b"\r\n\r\n{\"client_request_id\":\"";
         let after_id: &[u8] = b"\",\"quantity\":1}";
         let body_bytes = before_id.len() - 4 + REQUEST_ID_BYTES + after_id.len();
         let before_token = format!(
-            "POST /api/flashsales/{activity}/purchase HTTP/1.1\r\nHost: {authority}\r\n\
+            "POST /api/flashsales/{activity}/purchase HTTP/1.1\r\nHost: {authority}\r\n{headers}\
              Content-Type: application/json\r\nContent-Length: {body_bytes}\r\n\
              Authorization: Bearer "
         );
@@ -221,12 +223,14 @@ mod tests {
 
     #[test]
     fn a_composed_purchase_states_the_length_it_has() {
-        let template = PurchaseTemplate::new("127.0.0.1:8080", 30_001, 0xABCD);
+        let header: Header = "X-Shop: 7".parse().unwrap();
+        let template = PurchaseTemplate::new("127.0.0.1:8080", 30_001, &[header], 0xABCD);
         let mut bytes = Vec::new();
         template.compose("t.o.k", 41, 3, &mut bytes);
         let text = String::from_utf8(bytes).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}\r\n", body.len())), "{head}");
+        assert!(head.contains("\r\nx-shop: 7\r\n"), "{head}");
         assert!(head.ends_with("Authorization: Bearer t.o.k"));
         let body: serde_json::Value = serde_json::from_str(body).unwrap();
         assert_eq!(body["client_request_id"].as_str().unwrap().len(), REQUEST_ID_BYTES);
