@@ -1,5 +1,6 @@
-//! The ceiling: an HTTP server over epoll that finds the end of a request and says yes. It knows no
-//! shop, no token and no disk; nothing that answers purchases over HTTP can be faster here.
+//! The ceiling: an HTTP server that finds the end of a request and says yes, over epoll, or over
+//! io_uring by a runtime made for that. It knows no shop, no token and no disk; nothing that answers
+//! purchases over HTTP can be faster here.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -9,12 +10,17 @@ use mio::{Events, Interest, Poll, Token};
 
 use crate::trouble::Trouble;
 
+mod uring;
+
 /// Arguments of `peers hello`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The address; port 0 takes a free one
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
+    /// Over io_uring instead of epoll
+    #[arg(long)]
+    uring: bool,
 }
 
 const LISTENER: Token = Token(usize::MAX);
@@ -34,15 +40,19 @@ struct Link {
 
 /// Answers until it is killed.
 pub(crate) fn run(args: &Args) -> Result<(), Trouble> {
+    let head = "HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-length:";
+    let answer = format!("{head} {}\r\n\r\n{BODY}", BODY.len());
+    if args.uring { uring::run(args.listen, answer) } else { over_epoll(args.listen, &answer) }
+}
+
+fn over_epoll(listen: SocketAddr, answer: &str) -> Result<(), Trouble> {
     let failed = |what: &'static str| Trouble::io(what);
-    let mut listener = TcpListener::bind(args.listen).map_err(failed("listen"))?;
+    let mut listener = TcpListener::bind(listen).map_err(failed("listen"))?;
     let mut poll = Poll::new().map_err(failed("make a poll"))?;
     let registry = poll.registry();
     registry.register(&mut listener, LISTENER, Interest::READABLE).map_err(failed("register"))?;
     let address = listener.local_addr().map_err(failed("name the listener"))?;
     println!("listening on http://{address}");
-    let head = "HTTP/1.1 202 Accepted\r\ncontent-type: application/json\r\ncontent-length:";
-    let answer = format!("{head} {}\r\n\r\n{BODY}", BODY.len());
     let mut links: Vec<Option<Link>> = Vec::new();
     let mut events = Events::with_capacity(EVENTS_MAX);
     let mut scratch = vec![0; INPUT_BYTES];
@@ -80,15 +90,20 @@ fn serve(link: &mut Link, scratch: &mut [u8], answer: &[u8]) -> bool {
             Err(_) => return false,
         }
     }
-    let mut answers = 0;
-    let mut used = 0;
-    while let Some(length) = request_length(&link.input[used..]) {
-        used += length;
-        answers += 1;
-    }
-    link.input.drain(..used);
+    let answers = take_requests(&mut link.input);
     // The client waits for each answer, so that its socket takes them.
     (0..answers).all(|_| link.stream.write_all(answer).is_ok())
+}
+
+/// Takes the whole requests out of `input`, and counts them.
+fn take_requests(input: &mut Vec<u8>) -> usize {
+    let (mut count, mut used) = (0, 0);
+    while let Some(length) = request_length(&input[used..]) {
+        used += length;
+        count += 1;
+    }
+    input.drain(..used);
+    count
 }
 
 /// Bytes of the first request; `None` while it is not whole.

@@ -112,6 +112,7 @@ const HTTP: &[Contender] = &[
     contenders::SHOP_POOL,
     contenders::SHOP_MARIADB,
     contenders::HELLO,
+    contenders::HELLO_URING,
 ];
 
 const HTTP_WITHOUT_DISK: &[Contender] = &[
@@ -126,6 +127,7 @@ const HTTP_LATENCY: &[Contender] = &[
     contenders::SHOP_MULTIPLEXED,
     contenders::SHOP_POOL,
     contenders::HELLO,
+    contenders::HELLO_URING,
 ];
 
 /// All of them, in the order of the table.

@@ -129,4 +129,8 @@ pub(crate) const SHOP_MARIADB: Contender =
         shop::contend(stage, Store::Mariadb)
     });
 /// The ceiling.
-pub(crate) const HELLO: Contender = Contender::new("bare epoll, no shop", shop::hello);
+pub(crate) const HELLO: Contender =
+    Contender::new("bare epoll, no shop", |stage| shop::hello(stage, &[]));
+/// The same over io_uring.
+pub(crate) const HELLO_URING: Contender =
+    Contender::new("bare io_uring, no shop", |stage| shop::hello(stage, &["--uring"]));

@@ -58,9 +58,9 @@ pub(super) fn contend(stage: &Stage<'_>, store: Store) -> Result<Standing, Troub
     Ok(Standing { target, log, _parts: vec![Box::new(service), keeper] })
 }
 
-pub(super) fn hello(stage: &Stage<'_>) -> Result<Standing, Trouble> {
+pub(super) fn hello(stage: &Stage<'_>, arguments: &[&str]) -> Result<Standing, Trouble> {
     let mut command = Command::new(stage.me);
-    command.arg("hello");
+    command.arg("hello").args(arguments);
     let mut server = Running::start(command, stage.dir)?;
     let address = server.line_after("listening on ")?;
     let target = target(&address, Check::None, &["--activity", "30001"]);
