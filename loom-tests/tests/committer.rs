@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loom::thread;
 use wal::device::sim::{Fault, FaultKind, Image, SimDevice};
-use wal::model::wait_for_work;
+use wal::model::{commit_passing_on, wait_for_work};
 use wal::{
     Busy, Class, Committed, Format, Log, LogUnavailable, Lsn, OWNER_BYTES, OpenOptions, Ticket,
 };
@@ -35,7 +35,18 @@ fn log() -> Log {
 }
 
 fn append(log: &Log) -> Result<Ticket, Busy> {
-    let mut batch = log.begin(0, 24, Class::Reserved)?;
+    append_with_room(log, 24)
+}
+
+/// A quarter of a chunk: the committing thread does not wait for a batch with room for so much.
+const LONG_BYTES: usize = FORMAT.frame_bytes_max as usize / 4 / 4;
+
+fn append_long(log: &Log) -> Ticket {
+    append_with_room(log, LONG_BYTES).expect("there is room")
+}
+
+fn append_with_room(log: &Log, bytes: usize) -> Result<Ticket, Busy> {
+    let mut batch = log.begin(0, bytes, Class::Reserved)?;
     batch.command(24);
     Ok(Ticket { shard: 0, shard_seq: batch.append((1, 1), |out| out.extend_from_slice(b"body")) })
 }
@@ -67,6 +78,47 @@ fn no_append_is_left_waiting_for_the_committer() {
         assert_eq!(log.wait_durable(other), Ok(()));
         committer.join().expect("the committer does not panic");
         assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(2), 2));
+    });
+}
+
+/// What the log's own committing thread does, until `records` are durable.
+fn pass_on_until(log: &Log, records: u64) {
+    while log.durable_lsn() < Lsn(records) {
+        if wait_for_work(log) {
+            while let Ok(Committed::Frame { .. }) = commit_passing_on(log) {}
+        }
+    }
+}
+
+#[test]
+fn a_long_batch_that_was_not_waited_for_is_not_forgotten() {
+    loom::model(|| {
+        let log = log();
+        let committer = {
+            let log = log.clone();
+            thread::spawn(move || pass_on_until(&log, 2))
+        };
+        append_long(&log);
+        let ticket = append_long(&log);
+        assert_eq!(log.wait_for_commit(ticket), Ok(()));
+        committer.join().expect("the committer does not panic");
+        assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(2), 2));
+    });
+}
+
+#[test]
+fn what_waits_below_a_long_batch_that_comes_to_nothing_is_not_forgotten() {
+    loom::model(|| {
+        let log = log();
+        let committer = {
+            let log = log.clone();
+            thread::spawn(move || pass_on_until(&log, 1))
+        };
+        let ticket = append(&log).expect("there is room");
+        drop(log.begin(0, LONG_BYTES, Class::Reserved).expect("there is room"));
+        assert_eq!(log.wait_for_commit(ticket), Ok(()));
+        committer.join().expect("the committer does not panic");
+        assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(1), 1));
     });
 }
 

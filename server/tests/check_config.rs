@@ -84,3 +84,27 @@ fn limits_that_do_not_fit_are_found_by_their_names() {
         assert!(lines.len() == 1 && lines[0].contains(part), "{name}: {lines:?}");
     }
 }
+
+#[test]
+fn the_example_that_is_shipped_is_good() {
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/sluice.toml");
+    let found = check(&["--config", example], &[("SLUICE_TOKEN__SECRET", SECRET)]);
+    assert_eq!(found.status.code(), Some(0), "{:?}", lines(&found));
+    // And what it only shows, with the mark of a comment taken away.
+    let dir = tempfile::tempdir().unwrap();
+    let (secret, whole) = (dir.path().join("payments"), dir.path().join("sluice.toml"));
+    fs::write(&secret, format!("card:{SECRET}")).unwrap();
+    fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
+    let text = fs::read_to_string(example).unwrap();
+    let bare = |line: &str| match line.contains(" = ") {
+        true => line.trim_start_matches("# ").to_owned(),
+        false => line.to_owned(),
+    };
+    let text = text.lines().map(bare).collect::<Vec<_>>().join("\n");
+    let text = text.replace("/etc/sluice/payments", &secret.display().to_string());
+    fs::write(&whole, text).unwrap();
+    fs::set_permissions(&whole, Permissions::from_mode(0o640)).unwrap();
+    let whole = whole.display().to_string();
+    let found = check(&["--config", &whole], &[("SLUICE_TOKEN__SECRET", SECRET)]);
+    assert_eq!(found.status.code(), Some(0), "{:?}", lines(&found));
+}

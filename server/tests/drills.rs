@@ -78,7 +78,7 @@ fn a_database_that_is_down_refuses_or_rolls_back_gets_every_order_once() {
     let undo = "CREATE TRIGGER shop.undone BEFORE INSERT ON shop.order_items FOR EACH ROW \
                 SIGNAL SQLSTATE '40001' SET MYSQL_ERRNO = 1213, MESSAGE_TEXT = 'deadlock'";
     let cure = || market.sql("DROP TRIGGER shop.undone");
-    let cut = || market.sql("KILL USER sluice");
+    let cut = || market.cut_connections();
     drill(&market, "connections are killed", SALE, cut, cut);
     drill(&market, "transactions are rolled back", SALE, || market.sql(undo), cure);
     market.close();

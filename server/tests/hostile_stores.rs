@@ -93,10 +93,11 @@ fn keys_of_another_kind_or_value_are_written_right_again() {
     market.shop(activity, &SALE, |progress| {
         progress.wait(4);
         let stock = format!("flashsale:stock:{activity}");
-        market.redis(&format!("DEL {stock}"));
-        market.redis(&format!("RPUSH {stock} 1 2 3"));
-        market.redis("DEL sluice:cursor");
-        market.redis("HSET sluice:cursor lsn many uuid none");
+        // Each at once: the mirror writes meanwhile.
+        market.redis("RPUSH strange:list 1 2 3");
+        market.redis(&format!("RENAME strange:list {stock}"));
+        market.redis("HSET strange:hash lsn many uuid none");
+        market.redis("RENAME strange:hash sluice:cursor");
         market.redis(&format!("SET flashsale:count:{activity}:1 99999999999999999999"));
     });
     market.assert_agreed(activity, &SALE, "keys of somebody else");
@@ -156,7 +157,8 @@ const UNUSABLE: [(&str, &str); 2] = [
 fn a_database_of_another_version_or_with_foreign_tables_is_refused_with_3_and_its_name() {
     let database = MariaDb::start();
     for (unusable, words) in UNUSABLE {
-        market::statement(&database, "CREATE OR REPLACE DATABASE shop");
+        market::statement(&database, "DROP DATABASE IF EXISTS shop");
+        market::statement(&database, "CREATE DATABASE shop");
         let url = database.url("shop");
         let scratch = scratch();
         let data_dir = scratch.path().join("data");

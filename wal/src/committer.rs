@@ -158,7 +158,9 @@ impl Tail {
         let frame_bytes_max = self.control.format.frame_bytes_max as usize;
         let payload = &mut self.frame.bytes_mut()[frame::HEADER_BYTES..frame_bytes_max];
         self.marks.clear();
-        let taken = parts.intake.take(self.start_lane, payload, &mut self.marks);
+        // Who does nothing else is rung when a long batch has more; others commit what is theirs.
+        let waits = pass_on.is_none();
+        let taken = parts.intake.take(self.start_lane, waits, payload, &mut self.marks);
         if taken.records == 0 {
             return Ok(Committed::Nothing);
         }

@@ -4,6 +4,10 @@
 //! and appends under the same hold: log order is decision order, and nothing can fail after the
 //! decision. The committer takes whole chunks; a command never straddles two chunks, so it never
 //! straddles two frames.
+//!
+//! Chunks that are full lie beside the lane, behind a lock that is held for a moment: the committer
+//! takes them while the batch that fills them goes on, so that of a large batch the first part is
+//! being written while the last is being decided.
 
 use crossbeam_utils::CachePadded;
 
@@ -12,12 +16,13 @@ use crate::error::Busy;
 use crate::ids::Lsn;
 use crate::limits::{BATCH_FRAME_DIVISOR, CONTROL_SHARD, IN_FLIGHT_RESERVED_DIVISOR};
 use crate::pool::Pool;
-use crate::record;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, Ordering};
+use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
+mod batch;
 mod lane;
 
-use lane::{Chunk, LaneState};
+pub use batch::Batch;
+use lane::Lane;
 
 /// How urgent room in the log is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,14 +56,24 @@ impl Admission {
     }
 }
 
+/// Buffers that are kept beside one for each lane: two batches whose chunks are on their way do
+/// with them, and memory that comes and goes is cleared each time it comes.
+const CHUNKS_ON_THEIR_WAY: usize = 2 * BATCH_FRAME_DIVISOR;
+
+/// A batch that has room for so much of a chunk (a quarter) takes longer to fill than a committer
+/// to wake up: it is not waited for, and it is worth a chunk of its own.
+const LONG_CHUNK_DIVISOR: usize = 4;
+
 /// Records waiting to be committed.
 pub(crate) struct Intake {
-    lanes: Box<[CachePadded<Mutex<LaneState>>]>,
-    /// A buffer a lane, where all of them are busy.
+    lanes: Box<[CachePadded<Lane>]>,
+    /// A buffer a lane, where all of them are busy, and those that are on their way.
     pool: Pool,
     in_flight_bytes: CachePadded<AtomicU64>,
     in_flight_bytes_max: u64,
     chunk_bytes_max: usize,
+    /// Bytes from which on a batch is [long](Lane::is_long).
+    long_bytes_min: u64,
     admission: AtomicU64,
     /// New work is held, whatever the admission: too much is undelivered.
     new_held: AtomicBool,
@@ -75,13 +90,15 @@ impl Intake {
     pub(crate) fn new(last_seqs: &[u64], frame_bytes_max: usize, in_flight_bytes_max: u64) -> Self {
         assert!(!last_seqs.is_empty(), "every log has a control lane");
         assert!(frame_bytes_max as u64 <= in_flight_bytes_max, "a frame is in flight whole");
-        let lane = |last_seq: &u64| CachePadded::new(Mutex::new(LaneState::after(*last_seq)));
+        let lane = |last_seq: &u64| CachePadded::new(Lane::after(*last_seq));
+        let chunk_bytes_max = frame_bytes_max / BATCH_FRAME_DIVISOR;
         Self {
             lanes: last_seqs.iter().map(lane).collect(),
-            pool: Pool::new(last_seqs.len()),
+            pool: Pool::new(last_seqs.len() + CHUNKS_ON_THEIR_WAY),
             in_flight_bytes: CachePadded::new(AtomicU64::new(0)),
             in_flight_bytes_max,
-            chunk_bytes_max: frame_bytes_max / BATCH_FRAME_DIVISOR,
+            chunk_bytes_max,
+            long_bytes_min: (chunk_bytes_max / LONG_CHUNK_DIVISOR) as u64,
             admission: AtomicU64::new(Admission::All as u64),
             new_held: AtomicBool::new(false),
             closed: AtomicBool::new(false),
@@ -100,7 +117,7 @@ impl Intake {
 
     /// Holds `shard`'s lane with room for `bytes` (the sum of the records' [`record_bytes`]).
     ///
-    /// [`record_bytes`]: record::record_bytes
+    /// [`record_bytes`]: crate::record::record_bytes
     ///
     /// # Panics
     /// Where the shard does not exist.
@@ -120,7 +137,8 @@ impl Intake {
             self.give_room_back(reserved);
             return Err(Busy::Overloaded);
         }
-        let state = self.lanes[lane].lock();
+        let lane = &self.lanes[lane];
+        let state = lane.lock();
         // Read under the lane's lock: `close` takes every lane after it has closed, so a batch
         // that saw the intake open is in its lane before the last commit looks there.
         if self.closed.load(Ordering::Acquire) {
@@ -128,22 +146,32 @@ impl Intake {
             self.give_room_back(reserved);
             return Err(Busy::LogUnavailable);
         }
-        Ok(Batch { intake: self, shard, lane: Some(state), reserved, used: 0, rings: true })
+        let is_long = reserved >= self.long_bytes_min;
+        if is_long {
+            lane.note_long(true);
+        }
+        let keeps_others = is_long && state.open.records > 0;
+        let (held, rings) = (Some(state), true);
+        let used = 0;
+        Ok(Batch { intake: self, lane, held, shard, reserved, used, is_long, keeps_others, rings })
     }
 
     /// Copies chunks of all lanes, round robin from lane `start`, into `payload`, as many as fit.
-    /// `marks` gets each lane's last sequence taken.
+    /// `marks` gets each lane's last sequence taken. Where a long batch is under way only
+    /// `waits` has its lane waited for: who does not must be [rung](Intake::wait).
     pub(crate) fn take(
         &self,
         start: usize,
+        waits: bool,
         payload: &mut [u8],
         marks: &mut Vec<(usize, u64)>,
     ) -> Taken {
         let count = self.lanes.len();
         let mut taken = Taken { records: 0, bytes: 0 };
         for lane in (0..count).map(|step| (start + step) % count) {
-            while let Some(chunk) = self.take_chunk(lane, payload.len() - taken.bytes) {
-                chunk.copy_to(&mut payload[taken.bytes..]);
+            let next = |room| self.lanes[lane].take(room, waits, || self.pool.take());
+            while let Some(chunk) = next(payload.len() - taken.bytes) {
+                copy(&mut payload[taken.bytes..][..chunk.bytes.len()], &chunk.bytes);
                 taken.bytes += chunk.bytes.len();
                 taken.records += chunk.records;
                 match marks.last_mut() {
@@ -154,25 +182,8 @@ impl Intake {
             }
         }
         assert!((taken.records == 0) == (taken.bytes == 0), "records have bytes, and nothing else");
-        assert!(
-            taken.records == 0 || !marks.is_empty(),
-            "W1: whose records these are is told of it"
-        );
+        assert!(taken.records == 0 || !marks.is_empty(), "W1: whoever waits for these is told");
         taken
-    }
-
-    fn take_chunk(&self, lane: usize, room: usize) -> Option<Chunk> {
-        let mut state = self.lanes[lane].lock();
-        if let Some(chunk) = state.full.front() {
-            let fits = chunk.bytes.len() <= room;
-            let chunk = if fits { state.full.pop_front() } else { None };
-            return chunk.map(|chunk| state.take(chunk));
-        }
-        if state.open.records == 0 || state.open.bytes.len() > room {
-            return None;
-        }
-        let chunk = state.replace_open(self.pool.take());
-        Some(state.take(chunk))
     }
 
     /// Gives back the bytes of a frame that is durable now.
@@ -238,7 +249,7 @@ impl Intake {
     pub(crate) fn assert_drained(&self, durable: impl Fn(usize) -> u64) {
         assert!(self.closed.load(Ordering::Acquire), "a log takes nothing in while it ends");
         for (index, lane) in self.lanes.iter().enumerate() {
-            lane.lock().assert_drained(durable(index));
+            lane.assert_drained(durable(index));
         }
     }
 
@@ -264,113 +275,20 @@ impl Intake {
     }
 }
 
+/// Copies in pieces that the C library copies with vector instructions: a longer one it leaves to
+/// `rep movsb`, which is no faster and which a counter of instructions takes for one a byte.
+fn copy(to: &mut [u8], from: &[u8]) {
+    const PIECE_BYTES: usize = 2048;
+    for (to, from) in to.chunks_mut(PIECE_BYTES).zip(from.chunks(PIECE_BYTES)) {
+        to.copy_from_slice(from);
+    }
+}
+
 /// What [`Intake::take`] took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Taken {
     pub(crate) records: u32,
     pub(crate) bytes: usize,
-}
-
-/// A lane held, with room reserved in it.
-pub struct Batch<'a> {
-    intake: &'a Intake,
-    shard: u16,
-    lane: Option<MutexGuard<'a, LaneState>>,
-    reserved: u64,
-    used: u64,
-    rings: bool,
-}
-
-impl Batch<'_> {
-    /// Wakes nobody when it is dropped: its caller commits. One that then did not would leave its
-    /// records, and whoever waits for them, to the next that does.
-    pub fn caller_commits(&mut self) {
-        self.rings = false;
-    }
-
-    #[inline]
-    fn lane(&mut self) -> &mut LaneState {
-        self.lane.as_mut().expect("the lane is held until the batch is dropped")
-    }
-
-    /// Starts a command whose records take `bytes` in all: they will share a frame.
-    ///
-    /// # Panics
-    /// Where they could not: callers bound their commands far below a frame.
-    #[inline]
-    pub fn command(&mut self, bytes: usize) {
-        let chunk_bytes_max = self.intake.chunk_bytes_max;
-        assert!(bytes <= chunk_bytes_max, "a command of {bytes} bytes does not fit a chunk");
-        let state = self.lane();
-        if state.open.records > 0 && state.open.bytes.len() + bytes > chunk_bytes_max {
-            self.close_chunk();
-        }
-    }
-
-    /// Goes on in the next chunk.
-    #[cold]
-    fn close_chunk(&mut self) {
-        let Intake { chunk_bytes_max, pool, .. } = self.intake;
-        // A lane that fills a chunk will fill the next: its room is made at once.
-        let mut bytes = pool.take();
-        bytes.reserve(*chunk_bytes_max);
-        let state = self.lane();
-        let full = state.replace_open(bytes);
-        state.full.push_back(full);
-    }
-
-    /// Appends a record of `kind`, whose body `write` appends. Returns its place in the shard.
-    ///
-    /// # Panics
-    /// Where the batch's records outgrow the room it reserved: the reservation is what keeps an
-    /// append from failing.
-    #[inline]
-    pub fn append(&mut self, kind: (u8, u8), write: impl FnOnce(&mut Vec<u8>)) -> u64 {
-        self.put(|buffer, shard, seq| record::append(buffer, kind, shard, seq, write))
-    }
-
-    /// [`Batch::append`] of a record whose body is `head` and then `tail`.
-    ///
-    /// # Panics
-    /// As there.
-    #[inline]
-    pub fn append_parts<const N: usize>(
-        &mut self,
-        kind: (u8, u8),
-        head: &[u8; N],
-        tail: &[u8],
-    ) -> u64 {
-        self.put(|buffer, shard, seq| {
-            record::append_parts(buffer, kind, shard, seq, head, tail);
-        })
-    }
-
-    #[inline]
-    fn put(&mut self, append: impl FnOnce(&mut Vec<u8>, u16, u64)) -> u64 {
-        let shard = self.shard;
-        let state = self.lane();
-        let before = state.open.bytes.len();
-        let seq = state.last_seq + 1;
-        append(&mut state.open.bytes, shard, seq);
-        state.last_seq = seq;
-        state.open.last_seq = seq;
-        state.open.records += 1;
-        let bytes = (state.open.bytes.len() - before) as u64;
-        self.used += bytes;
-        assert!(self.used <= self.reserved, "a batch must stay within the room it reserved");
-        seq
-    }
-}
-
-impl Drop for Batch<'_> {
-    fn drop(&mut self) {
-        // Let go of the lane first: the committer would wake up only to wait for it.
-        self.lane = None;
-        self.intake.give_room_back(self.reserved.saturating_sub(self.used));
-        if self.used > 0 && self.rings {
-            self.intake.bell.ring();
-        }
-    }
 }
 
 /// What a caller waits for: a record's place in its shard.
@@ -399,6 +317,7 @@ pub enum Committed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record;
 
     fn intake() -> Intake {
         Intake::new(&[0, 0, 0], 4096, 4096)
@@ -418,10 +337,74 @@ mod tests {
             put(&intake, 0, 500).unwrap();
         }
         let (mut payload, mut marks) = (vec![0; 4000], Vec::new());
-        let taken = intake.take(0, &mut payload[..600], &mut marks);
+        let taken = intake.take(0, true, &mut payload[..600], &mut marks);
         assert_eq!((taken.records, marks.as_slice()), (1, &[(0, 1)][..]), "a chunk: 1024 bytes");
-        let taken = intake.take(0, &mut payload, &mut marks);
+        let taken = intake.take(0, true, &mut payload, &mut marks);
         assert_eq!((taken.records, marks.as_slice()), (2, &[(0, 3)][..]));
+    }
+
+    #[test]
+    fn a_long_batch_is_taken_from_while_it_goes_on_and_leaves_nothing_to_the_next() {
+        let intake = intake();
+        let room = record::record_bytes(500);
+        let long = |records| {
+            let mut batch = intake.begin(0, records * room, Class::Reserved).unwrap();
+            for _ in 0..records {
+                batch.command(room);
+                batch.append((1, 1), |out| out.resize(out.len() + 500, 7));
+            }
+            batch
+        };
+        let take = || {
+            let (mut payload, mut marks) = (vec![0; 4000], Vec::new());
+            (intake.take(0, false, &mut payload, &mut marks).records, marks)
+        };
+        let batch = long(3);
+        assert_eq!(take(), (2, vec![(0, 2)]), "a chunk has room for one and a half");
+        assert!(intake.wait(0), "whoever commits is told of a chunk before the batch ends");
+        assert_eq!(take().0, 0, "what is open stays");
+        drop(batch);
+        assert!(intake.wait(0), "and of the end");
+        let next = long(1);
+        assert_eq!(take(), (1, vec![(0, 3)]), "of the batch before");
+        drop(next);
+        assert_eq!(take(), (1, vec![(0, 4)]));
+        intake.close();
+        intake.assert_drained(|lane| if lane == 0 { 4 } else { 0 });
+    }
+
+    #[test]
+    fn a_long_batch_that_comes_to_nothing_tells_of_what_waited_before_it() {
+        for caller_commits in [false, true] {
+            let intake = intake();
+            put(&intake, 0, 8).unwrap();
+            let mut batch = intake.begin(0, 1024, Class::Reserved).unwrap();
+            assert!(intake.wait(0));
+            let take = || intake.take(0, false, &mut vec![0; 4000], &mut Vec::new()).records;
+            assert_eq!(take(), 0, "the lane is held");
+            if caller_commits {
+                batch.caller_commits();
+            }
+            drop(batch);
+            assert!(intake.wait(0), "nobody else would come for it");
+            assert_eq!(take(), 1);
+        }
+    }
+
+    #[test]
+    fn a_long_batch_whose_caller_commits_tells_nobody() {
+        let intake = intake();
+        let mut batch = intake.begin(0, 1024, Class::Reserved).unwrap();
+        batch.caller_commits();
+        for _ in 0..2 {
+            batch.command(504);
+            batch.append((1, 1), |out| out.resize(out.len() + 480, 7));
+            batch.close_chunk();
+        }
+        drop(batch);
+        assert!(!intake.wait(0));
+        let taken = intake.take(0, true, &mut vec![0; 4000], &mut Vec::new());
+        assert_eq!(taken.records, 2);
     }
 
     #[test]
@@ -433,7 +416,7 @@ mod tests {
         assert_eq!(put(&intake, 1, 500), Err(Busy::Overloaded));
         assert_eq!((intake.last_seq(0), intake.last_seq(1)), (last, 0));
         let mut payload = vec![0; 4096];
-        let taken = intake.take(0, &mut payload, &mut Vec::new());
+        let taken = intake.take(0, true, &mut payload, &mut Vec::new());
         intake.release(taken.bytes);
         assert_eq!(intake.in_flight_bytes(), 0);
         assert_eq!(put(&intake, 1, 500), Ok(1));

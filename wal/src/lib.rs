@@ -5,7 +5,8 @@
 //! Callers hold a lane of the [intake](Batch), decide, and append records under the same hold, so
 //! that log order is decision order. The [committer](Log::commit) takes what has gathered from all
 //! lanes, frames it, writes once, syncs once, and publishes how far the log is durable; waiting
-//! callers are woken then and not before. While one sync runs the next batch gathers.
+//! callers are woken then and not before. While one sync runs the next batch gathers. Of a batch
+//! that takes long to decide, what fills a chunk is on its way while the rest is being decided.
 //!
 //! The log is a chain of *segments*, zero-filled ahead of time. A segment holds *frames*, each one
 //! group commit; a frame holds *records*. Every frame repeats the checksum of the one before it

@@ -6,6 +6,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::error::LogUnavailable;
 use crate::ids::Lsn;
+use crate::intake::Committed;
 use crate::log::Log;
 use crate::sync::block_on;
 use crate::watermark::{PassOn, Watermark};
@@ -13,6 +14,11 @@ use crate::watermark::{PassOn, Watermark};
 /// Waits, as the committing thread does, until something was appended.
 pub fn wait_for_work(log: &Log) -> bool {
     log.wait_for_work(0)
+}
+
+/// Commits as that thread does: it waits for no long batch, and has wake-ups passed on.
+pub fn commit_passing_on(log: &Log) -> Result<Committed, LogUnavailable> {
+    log.commit_passing_on()
 }
 
 /// Waits, as the thread that makes spares does, until one is missing. Tells whether to go on.

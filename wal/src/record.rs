@@ -85,12 +85,19 @@ pub(crate) fn append_parts<const N: usize>(
     assert!(bytes <= RECORD_BYTES_MAX, "a record of {bytes} bytes does not fit its length field");
     let end = buffer.len() + bytes.next_multiple_of(8);
     // One look at the room: the appends below find that they have it.
-    buffer.reserve(bytes + 8);
+    if buffer.capacity() - buffer.len() < bytes + 8 {
+        make_room(buffer, bytes + 8);
+    }
     buffer.extend_from_slice(&header(bytes, kind, shard, shard_seq));
     buffer.extend_from_slice(head);
     buffer.extend_from_slice(tail);
     buffer.extend_from_slice(&[0; 8]);
     buffer.truncate(end);
+}
+
+#[cold]
+fn make_room(buffer: &mut Vec<u8>, bytes: usize) {
+    buffer.reserve(bytes);
 }
 
 /// A record's header as one number: it is put together in a register.

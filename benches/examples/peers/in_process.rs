@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use benches::in_process::{Run, awaited, batches, lone};
-use benches::{Sale, options, raw};
+use benches::raw::{self, Source};
+use benches::{Sale, options};
 use engine::Engine;
 
 use crate::figures::Series;
@@ -52,10 +53,10 @@ const WAYS: [Way; 5] = [
     Way { name: "in process, one caller", together: 1, buy: |sale| lone(sale, COUNT_LONE) },
 ];
 
-/// Ways to serve four million reservations again, and whether by a snapshot.
-const RECOVERIES: [(&str, bool); 2] = [
-    ("recovery of 4,000,000 reservations, replayed", false),
-    ("recovery of 4,000,000 reservations, from a snapshot", true),
+/// Ways to serve four million reservations again.
+const RECOVERIES: [(&str, Source); 2] = [
+    ("recovery of 4,000,000 reservations, replayed", Source::Log),
+    ("recovery of 4,000,000 reservations, from a snapshot", Source::Snapshot),
 ];
 
 /// Their names in the table.
@@ -80,8 +81,8 @@ pub(crate) fn measure(rounds: u32, is_wanted: impl Fn(&str) -> bool) -> Vec<Row>
         rows.push(Row::new(way.name, "Sluice's engine", ours));
         rows.push(Row::new(way.name, "a raw writer of the same bytes", raws));
     }
-    for (name, snapshots) in RECOVERIES.into_iter().filter(|it| is_wanted(it.0)) {
-        rows.extend(recovery(rounds, name, snapshots));
+    for (name, source) in RECOVERIES.into_iter().filter(|it| is_wanted(it.0)) {
+        rows.extend(recovery(rounds, name, source));
     }
     rows
 }
@@ -112,24 +113,24 @@ fn push(series: &mut Series, mut run: Run) {
     series.p99_us.push(micros(run.percentile(99)));
 }
 
-/// Opening a directory by its log or by a snapshot, and reading those files: both from the page
+/// Opening a directory by its log or by a snapshot, and reading those files: both past the page
 /// cache, turn by turn.
 #[expect(clippy::unwrap_used, reason = "a bench that can't run ends")]
-fn recovery(rounds: u32, name: &'static str, snapshots: bool) -> [Row; 2] {
+fn recovery(rounds: u32, name: &'static str, source: Source) -> [Row; 2] {
     const COUNT: u64 = 4_000_000;
     let dir = benches::data_dir();
     let sale = Sale::at(dir.path(), false);
     sale.fill(COUNT);
     sale.engine.close().unwrap();
     drop(sale);
+    let snapshots = source == Source::Snapshot;
     // A clean end makes the snapshot, where one is allowed.
     Engine::open(options(dir.path(), true, snapshots)).unwrap().0.close().unwrap();
     let (mut ours, mut raws) = (Series::default(), Series::default());
-    let files = dir.path().join(if snapshots { "snap" } else { "wal" });
     for _ in 0..rounds {
-        let started = Instant::now();
-        assert!(raw::read_all(&files) > COUNT, "a reservation is more than a byte");
-        raws.per_second.push(COUNT as f64 / started.elapsed().as_secs_f64());
+        let (took, bytes) = raw::read(dir.path(), source);
+        assert!(bytes > COUNT, "a reservation is more than a byte");
+        raws.per_second.push(COUNT as f64 / took.as_secs_f64());
         let started = Instant::now();
         let (engine, report) = Engine::open(options(dir.path(), true, snapshots)).unwrap();
         ours.per_second.push(COUNT as f64 / started.elapsed().as_secs_f64());

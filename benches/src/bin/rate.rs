@@ -3,8 +3,9 @@
 //! same bytes.
 //!
 //! Usage: `rate [COUNT] [WAY]`, four million in every way by default; `WAY` is a part of its name.
-//! Each way of buying runs three times, turn by turn with the raw writer; the best of each is told,
-//! and their ratio.
+//! Each way of buying runs three times, turn by turn with the raw writer. The middle one of each is
+//! told, as `cargo xtask bench peers` tells it, with the range of the rates, and how the rate
+//! compares with the raw writer's.
 
 #![allow(clippy::unwrap_used, reason = "a bench that can't run ends")]
 
@@ -15,32 +16,30 @@ use benches::{Sale, raw};
 
 const ROUNDS: usize = 3;
 
-fn tell(name: &str, units: u64, run: impl Fn(&Sale) -> Run, bytes: usize) {
+fn tell(name: &str, units: u64, run: impl Fn(&Sale) -> Run, (together, bytes): (u64, usize)) {
     if std::env::args().nth(2).is_some_and(|way| !name.contains(&way)) {
         return;
     }
-    let mut best: Option<Run> = None;
-    let mut raw_best: Option<Duration> = None;
+    let (mut runs, mut raws) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let sale = Sale::open_with(u32::try_from(units).unwrap());
-        let one = run(&sale);
+        runs.push(run(&sale));
         sale.engine.close().unwrap();
-        if best.as_ref().is_none_or(|best| one.rate() > best.rate()) {
-            best = Some(one);
-        }
-        let median = raw::median_write(bytes);
-        raw_best = Some(raw_best.map_or(median, |best| best.min(median)));
+        raws.push(raw::median_write(bytes));
     }
-    let (mut run, raw) = (best.unwrap(), raw_best.unwrap());
+    runs.sort_by(|one, other| one.rate().total_cmp(&other.rate()));
+    raws.sort_unstable();
+    let (slowest, fastest) = (runs[0].rate(), runs[ROUNDS - 1].rate());
+    let (mut run, raw) = (runs.swap_remove(ROUNDS / 2), raws[ROUNDS / 2]);
     let (p50, p99) = (run.percentile(50), run.percentile(99));
     println!(
-        "{name:32} {:>9.0}/s  p50 {:>7.0} us  p99 {:>7.0} us  raw write of {bytes} B {:>5.0} us  \
-         p50 / raw {:.2}",
+        "{name:32} {:>9.0}/s ({slowest:.0} to {fastest:.0})  p50 {:>7.0} us  p99 {:>7.0} us  raw \
+         write of {bytes} B {:>5.0} us  rate / raw {:.2}",
         run.rate(),
         micros(p50),
         micros(p99),
         micros(raw),
-        micros(p50) / micros(raw),
+        run.rate() * raw.as_secs_f64() / together as f64,
     );
 }
 
@@ -51,12 +50,12 @@ fn micros(duration: Duration) -> f64 {
 fn main() {
     let count: u64 = std::env::args().nth(1).map_or(4_000_000, |count| count.parse().unwrap());
     const RECORD_BYTES: usize = 112;
+    let of = |together: usize| (together as u64, together * RECORD_BYTES);
     for (size, in_flight) in [(1_024, 1), (1_024, 2), (1_024, 4), (4_096, 2), (8_192, 2)] {
         let name = format!("batches of {size}, {in_flight} in flight");
-        let bytes = size * RECORD_BYTES;
-        tell(&name, count, |sale| batches(sale, size as u64, in_flight, count), bytes);
+        tell(&name, count, |sale| batches(sale, size as u64, in_flight, count), of(size));
     }
     let name = "awaited, 4,096 in flight";
-    tell(name, count / 2, |sale| awaited(sale, 4_096, count / 2), 4_096 * RECORD_BYTES);
-    tell("one caller", 5_000, |sale| lone(sale, 5_000), 4_096);
+    tell(name, count / 2, |sale| awaited(sale, 4_096, count / 2), of(4_096));
+    tell("one caller", 5_000, |sale| lone(sale, 5_000), (1, 4_096));
 }

@@ -9,8 +9,8 @@
 //! A mirror is behind, never wrong: every call carries absolute values and the cursor from which it
 //! follows, and where another cursor stands nothing is written ([`sink`]). Where it can't follow,
 //! because the data was lost or is too old, the keys are written anew from the engine's state
-//! (`resync`); a scrubber looks for what was evicted or changed by somebody (`scrub`). While it is
-//! more than a second behind, `sluice:stale` exists.
+//! (`resync`), and those that nothing asks for go (`strays`); a scrubber looks for what was evicted
+//! or changed by somebody (`scrub`). While it is more than a second behind, `sluice:stale` exists.
 //!
 //! The mirror knows the servers by a few commands ([`servers`]).
 //!
@@ -34,6 +34,7 @@ pub mod servers;
 mod shown;
 pub mod sink;
 pub mod stocks;
+mod strays;
 mod take;
 pub mod writes;
 

@@ -16,12 +16,12 @@
 use std::collections::BTreeSet;
 
 use engine::core::codec;
-use engine::core::ids::{ActivityId, ReservationId, UserId};
+use engine::core::ids::ActivityId;
 use redis::{Cmd, cmd};
 use wal::Lsn;
 
 use super::fault::MirrorError;
-use super::layouts::{Known, Layout, Subject, flash_sale};
+use super::layouts::{Known, Layout};
 use super::library;
 use super::mark::{Mark, Place};
 use super::present::{self, BLACKLIST_PREFIX, Present};
@@ -30,9 +30,6 @@ use super::servers::Servers;
 use super::sink::{CALL_RECORDS_MAX, Lane, Mirror};
 use super::writes::{Part, Write, Writes};
 use crate::tail::{Batch, EventSource as _};
-
-/// Keys that one SCAN looks at.
-pub(super) const SCAN_COUNT: usize = 1_000;
 
 impl<H: Present, S: Servers> Mirror<'_, H, S> {
     /// Writes the keys of `lanes` anew. Afterwards the log is read from where the rearmost of all
@@ -79,9 +76,25 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
 
     /// Marks a lane as being written anew, from whatever stands there that is not another server's.
     async fn begin(&mut self, id: u64) -> Result<(), MirrorError> {
-        let keys = self.own_keys(id);
-        let index = self.nodes.index(id);
-        let found = self.nodes.ask(index, cmd("GET").arg(&keys.cursor)).await;
+        let (keys, index) = (self.own_keys(id), self.nodes.index(id));
+        let found = self.cursor_of(id).await?;
+        let mark = Mark::new(self.identity, None);
+        let text = mark.to_string();
+        let mut writes = Writes::default();
+        writes.put(keys.known.clone(), Write::Absent);
+        let call = library::apply(&keys, &found, &text, true, &writes);
+        self.send(vec![(index, call)]).await?;
+        self.lanes.insert(id, Lane { keys, mark, text, is_stale: true });
+        Ok(())
+    }
+
+    /// The text of a lane's cursor, whatever it is; none counts as empty.
+    ///
+    /// # Errors
+    /// It is another server's.
+    pub(super) async fn cursor_of(&self, id: u64) -> Result<String, MirrorError> {
+        let cursor = self.own_keys(id).cursor;
+        let found = self.nodes.ask(self.nodes.index(id), cmd("GET").arg(cursor)).await;
         let found: Option<String> = match found {
             Err(MirrorError::Redis(error)) if error.code() == Some("WRONGTYPE") => None,
             found => found?,
@@ -92,14 +105,7 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
         {
             return Err(MirrorError::CursorMoved { found });
         }
-        let mark = Mark::new(self.identity, None);
-        let text = mark.to_string();
-        let mut writes = Writes::default();
-        writes.put(keys.known.clone(), Write::Absent);
-        let call = library::apply(&keys, &found, &text, true, &writes);
-        self.send(vec![(index, call)]).await?;
-        self.lanes.insert(id, Lane { keys, mark, text, is_stale: true });
-        Ok(())
+        Ok(found)
     }
 
     /// A call that writes under the lane's present mark.
@@ -167,184 +173,6 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
         self.send(vec![call]).await
     }
 
-    /// Deletes the keys of `lanes` that nothing asks for.
-    async fn delete_strays(&mut self, lanes: &BTreeSet<u64>) -> Result<(), MirrorError> {
-        for index in 0..self.nodes.count() {
-            for pattern in self.layout.patterns() {
-                let mut at = 0;
-                loop {
-                    let (next, keys) = self.scan(index, pattern, at).await?;
-                    let mut calls = Vec::new();
-                    if self.layout == Layout::FlashSale {
-                        let anew = self.sets_anew(&keys);
-                        if !anew.is_empty() {
-                            calls.push(self.under_mark(super::sink::ONLY_LANE, &anew));
-                        }
-                    }
-                    let strays = self.strays(keys);
-                    for (lane, writes) in strays {
-                        if lanes.contains(&lane) && self.lanes.contains_key(&lane) {
-                            calls.push(self.under_mark(lane, &writes));
-                        } else if !self.lanes.contains_key(&lane) {
-                            calls.push(self.ownerless(lane, &writes));
-                        }
-                    }
-                    self.send(calls).await?;
-                    at = next;
-                    if at == 0 {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A call for keys of an activity that there is none of.
-    pub(super) fn ownerless(&self, lane: u64, writes: &Writes) -> (usize, Cmd) {
-        let call = library::apply(&self.own_keys(lane), "", "", false, writes);
-        (self.nodes.index(lane), call)
-    }
-
-    pub(super) async fn scan(
-        &self,
-        index: usize,
-        pattern: &str,
-        at: u64,
-    ) -> Result<(u64, Vec<String>), MirrorError> {
-        let mut scan = cmd("SCAN");
-        scan.arg(at).arg("MATCH").arg(pattern).arg("COUNT").arg(SCAN_COUNT);
-        let (next, keys): (u64, Vec<Vec<u8>>) = self.nodes.ask(index, &scan).await?;
-        // Ours are ASCII.
-        Ok((next, keys.into_iter().filter_map(|key| String::from_utf8(key).ok()).collect()))
-    }
-
-    /// Of `keys`, those that the layout writes and that nothing in the state asks for now, by lane.
-    pub(super) fn strays(&self, keys: Vec<String>) -> Vec<(u64, Writes)> {
-        let mut found = std::collections::BTreeMap::<u64, Writes>::new();
-        for key in keys {
-            let Some(subject) = self.subject(&key) else { continue };
-            if self.is_due(&key, subject) {
-                continue;
-            }
-            let lane = match self.layout {
-                Layout::Cluster => tag(&key).unwrap_or(super::sink::ONLY_LANE),
-                _ => super::sink::ONLY_LANE,
-            };
-            found.entry(lane).or_default().absent(key);
-        }
-        found.into_iter().collect()
-    }
-
-    /// Whether the engine's state, as it is now, asks for `key`.
-    fn is_due(&self, key: &str, subject: Subject) -> bool {
-        let mut asked = Writes::default();
-        let keys = &self.projection.keys;
-        let of_user = |known: &Known, user| {
-            self.host.look(known.id, |activity| activity.held(user)).unwrap_or(0)
-        };
-        match subject {
-            Subject::Activity(id) => {
-                let Some(known) = self.written(id) else { return false };
-                keys.activity(&known, &mut asked);
-            }
-            Subject::Sku(sku) => {
-                let Some(known) = self.written_of_sku(sku) else { return false };
-                keys.activity(&known, &mut asked);
-            }
-            Subject::User(id, user) => {
-                let Some(known) = self.written(id) else { return false };
-                keys.user(&known, user, of_user(&known, user), &mut asked);
-            }
-            Subject::UserOfSku(sku, user) => {
-                let Some(known) = self.written_of_sku(sku) else { return false };
-                match (self.layout, of_user(&known, user)) {
-                    // Of who holds nothing, what was refunded is in the set still.
-                    (Layout::FlashSale, 0) => asked = self.asked_by_user(&known, user),
-                    // Its members are judged one by one, with their reservations.
-                    (Layout::FlashSale, _) => return true,
-                    (_, held) => keys.user(&known, user, held, &mut asked),
-                }
-            }
-            Subject::Reservation(id) => {
-                let Some((known, reserved)) = self.reservation(id) else { return false };
-                if !self.projection.is_written(&known) {
-                    return false;
-                }
-                keys.reservation(&known, &reserved, &mut asked);
-            }
-            Subject::Blacklisted(user) => {
-                let own = format!("{BLACKLIST_PREFIX}{user}");
-                return self.host.controls(&own).iter().any(|(key, _)| *key == own);
-            }
-        }
-        let whole = asked.get(key).is_some_and(|write| *write != Write::Absent);
-        let in_part = |(of, _, part): (&str, &str, &Part)| {
-            of == key && matches!(part, Part::Member(_) | Part::Field(_))
-        };
-        whole || asked.parts().any(in_part)
-    }
-
-    /// An activity as it is now, where its keys are written.
-    fn written(&self, id: ActivityId) -> Option<Known> {
-        let known = self.host.look(id, |activity| Known::of(id, activity))?;
-        self.projection.is_written(&known).then_some(known)
-    }
-
-    /// The one that the keys of a SKU tell of.
-    fn written_of_sku(&self, sku: u64) -> Option<Known> {
-        self.written(self.projection.owner(sku)?.id)
-    }
-
-    /// What the reservations of a user ask for, as they are now.
-    fn asked_by_user(&self, known: &Known, user: UserId) -> Writes {
-        let mut asked = Writes::default();
-        let read = |activity: &_| present::reservations_of(activity, user);
-        for (reserved, _) in self.host.look(known.id, read).unwrap_or_default() {
-            self.projection.keys.reservation(known, &reserved, &mut asked);
-        }
-        asked
-    }
-
-    /// The users' sets among `keys` with the members that the state asks for and no others. What
-    /// stands in one may have been bought in a run that ended before it was durable, while keys
-    /// were written anew: nothing is left then that would ask for its removal.
-    fn sets_anew(&self, keys: &[String]) -> Writes {
-        let mut anew = Writes::default();
-        for key in keys {
-            let Some(Subject::UserOfSku(sku, user)) = self.subject(key) else { continue };
-            let Some(known) = self.written_of_sku(sku) else { continue };
-            let asked = self.asked_by_user(&known, user);
-            let members =
-                asked.parts().filter(|(of, _, part)| of == key && matches!(part, Part::Member(_)));
-            for (_, name, part) in members {
-                anew.absent(key.clone());
-                anew.part(key.clone(), name.to_owned(), part.clone());
-            }
-        }
-        anew
-    }
-
-    /// What a key is about. Of an order number the engine knows best.
-    fn subject(&self, key: &str) -> Option<Subject> {
-        let of_layout = self.layout == Layout::FlashSale;
-        let number = of_layout.then(|| flash_sale::order_no(key)).flatten();
-        let known = number.and_then(|number| self.host.reservation_of_order(number));
-        known.map(Subject::Reservation).or_else(|| self.layout.subject(key))
-    }
-
-    fn reservation(&self, id: ReservationId) -> Option<(Known, super::layouts::Reserved)> {
-        let look = |of: ActivityId| {
-            let read = |it: &_| Some((Known::of(of, it), present::reservation(it, id)?.0));
-            self.host.look(of, read)?
-        };
-        match self.host.activity_of(id) {
-            Some(of) => look(of),
-            // Adopted: its id does not say whose it is.
-            None => self.host.activities().into_iter().find_map(look),
-        }
-    }
-
     /// Replays the log from `from` to `target` or the frame behind it, under the lanes' marks.
     async fn replay(
         &mut self,
@@ -387,10 +215,4 @@ const CALLS_AT_ONCE: usize = 16;
 /// An activity in the mirror's own hash.
 pub(super) fn field(known: &Known) -> Part {
     Part::Field(known.encode())
-}
-
-/// The activity in a key's hash tag.
-fn tag(key: &str) -> Option<u64> {
-    let (_, rest) = key.split_once('{')?;
-    rest.split_once('}')?.0.parse().ok()
 }

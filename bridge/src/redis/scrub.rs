@@ -117,8 +117,7 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
         for (id, expected) in piece.expected.into_iter().filter(|(_, it)| !it.is_empty()) {
             let Some(lane) = self.lanes.get(&id) else {
                 // Keys of an activity that there is none of.
-                let call = self.ownerless(id, &expected);
-                self.send(vec![call]).await?;
+                self.delete_ownerless(id, expected.clone()).await?;
                 self.note(
                     expected.keys().map(|(key, _)| (key.to_owned(), "a key".to_owned())),
                     &expected,

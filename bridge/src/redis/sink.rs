@@ -211,21 +211,30 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
     /// Nothing is left to read: no lane is behind.
     async fn caught_up(&mut self) -> Result<Step, MirrorError> {
         if self.is_stale() {
-            self.advance().await?;
+            self.move_lanes(|_| false).await?;
         }
         Ok(Step::CaughtUp)
     }
 
-    /// Moves every lane to where the log was read: what is quiet must not pin the log, and what
-    /// is there must not be called behind.
-    pub(super) async fn advance(&mut self) -> Result<(), MirrorError> {
+    /// Moves every lane to where the log was read: what is quiet must not pin the log.
+    ///
+    /// # Errors
+    /// The mirror must be dropped then.
+    pub async fn advance(&mut self) -> Result<(), MirrorError> {
+        self.move_lanes(|lane| lane.is_stale).await
+    }
+
+    /// Moves the lanes to where the log was read, but for those whose keys, written anew, are ahead
+    /// of that: a cursor behind its keys would have them be wrong.
+    async fn move_lanes(&mut self, is_stale: impl Fn(&Lane) -> bool) -> Result<(), MirrorError> {
         self.arrive().await?;
         let (mark, mut calls) = (Mark::new(self.identity, Some(self.read)), Vec::new());
-        for (id, lane) in &mut self.lanes {
-            let to = mark.to_string();
-            let call = library::apply(&lane.keys, &lane.text, &to, false, &Writes::default());
+        let read = self.read.reached();
+        for (id, lane) in self.lanes.iter_mut().filter(|(_, it)| it.place().reached() <= read) {
+            let (to, is_stale) = (mark.to_string(), is_stale(lane));
+            let call = library::apply(&lane.keys, &lane.text, &to, is_stale, &Writes::default());
             calls.push((self.nodes.index(*id), call));
-            (lane.mark, lane.text, lane.is_stale) = (mark, to, false);
+            (lane.mark, lane.text, lane.is_stale) = (mark, to, is_stale);
         }
         self.send(calls).await
     }
@@ -265,9 +274,24 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
             for (lane, call) in filling.into_iter().filter(|(_, call)| call.records > 0) {
                 calls.push(self.seal(lane, call, before, is_stale));
             }
+            if is_stale {
+                self.tell_late(&mut calls);
+            }
         }
         self.batch = batch;
         Ok(calls)
+    }
+
+    /// The calls that say of every lane that it is behind: what comes behind a late batch is late
+    /// too, whosever it is.
+    fn tell_late(&mut self, calls: &mut Vec<(usize, Cmd)>) {
+        let is_told = |lane: &Lane| lane.is_stale || lane.text.is_empty();
+        for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| !is_told(lane)) {
+            let text = &lane.text;
+            let call = library::apply(&lane.keys, text, text, true, &Writes::default());
+            calls.push((self.nodes.index(*id), call));
+            lane.is_stale = true;
+        }
     }
 
     /// Whether a lane lacks the event at `lsn`. A lane is made by the event that makes its

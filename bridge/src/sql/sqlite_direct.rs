@@ -9,6 +9,8 @@
 //! Whoever shares a thread with others goes through [`SqliteStore`](super::sqlite::SqliteStore):
 //! here a call blocks while another writer is at work, and while a commit is synced.
 
+use std::time::Duration;
+
 use rusqlite::ffi::{Error, SQLITE_BUSY};
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ToSql};
@@ -16,7 +18,7 @@ use sqlx::sqlite::SqliteConnectOptions;
 
 use super::chunks::Meaning;
 use super::sqlite::{BUSY_TIMEOUT, CACHE_KIB, STATEMENTS_CACHED};
-use super::sqlite_pages::{Pages, checkpoint};
+use super::sqlite_pages::{Pages, checkpoint, empty_log};
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value, part_name};
 use crate::place;
 
@@ -56,14 +58,12 @@ impl DirectStore {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", false)?;
         connection.pragma_update(None, "cache_size", -i64::from(CACHE_KIB))?;
-        // Of commits that were not synced one by one, a sync that failed may have left some in the
-        // page cache alone, where the next sync finds nothing to do. They are written once more:
-        // all of them where it is known that one failed, else as far as other readers allow, some
-        // of whom never end.
-        if !checkpoint(&connection)? && self.in_doubt {
-            let why = "a sync failed, and a reader keeps what it was for from being written again: \
-                       end whoever reads the database";
-            return Err(rusqlite::Error::SqliteFailure(Error::new(SQLITE_BUSY), Some(why.into())));
+        if self.in_doubt {
+            copy_again(&connection)?;
+        } else {
+            // As far as other readers allow, some of whom never end: a sync of another process may
+            // have failed.
+            checkpoint(&connection)?;
         }
         connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
         Ok(connection)
@@ -115,6 +115,22 @@ impl Store for DirectStore {
             None => Ok(()),
         }
     }
+}
+
+/// Writes once more what a sync that failed was for. Of commits that were not synced one by one it
+/// may have left some in the page cache alone, where the next sync finds nothing to do. And the log
+/// may have holes on the disk now, up to which a start after a power cut would put old pages over
+/// new ones: it is emptied.
+///
+/// Nobody is waited for, who would wait for us meanwhile: a sink that failed tries again.
+fn copy_again(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.busy_timeout(Duration::ZERO)?;
+    if !empty_log(connection)? {
+        let why = "a sync failed, and a reader keeps what it was for from being written again: \
+                   end whoever reads the database";
+        return Err(rusqlite::Error::SqliteFailure(Error::new(SQLITE_BUSY), Some(why.into())));
+    }
+    connection.busy_timeout(BUSY_TIMEOUT)
 }
 
 /// A transaction of a [`DirectStore`]. It owns the connection: only a clean commit gives it back,
@@ -360,6 +376,7 @@ mod tests {
         assert!(is_renewed(&mut store).await.is_err(), "a reader keeps pages from being written");
         reader.execute_batch("COMMIT").unwrap();
         assert!(is_renewed(&mut store).await.unwrap());
+        assert_eq!(path.with_extension("db-wal").metadata().unwrap().len(), 0, "it had holes");
         assert!(!is_renewed(&mut store).await.unwrap());
     }
 }

@@ -124,12 +124,25 @@ impl Pages {
     }
 }
 
-/// Copies pages into the database. Tells whether that were all that the log held.
+/// Copies pages into the database, as far as that hinders nobody. Tells whether that were all that
+/// the log held.
 ///
 /// # Errors
 /// Where SQLite can't.
 pub(super) fn checkpoint(connection: &Connection) -> Result<bool, rusqlite::Error> {
-    connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", (), |row| {
+    copy_by(connection, "PRAGMA wal_checkpoint(PASSIVE)")
+}
+
+/// Copies all pages into the database and empties the log. Tells whether nobody was in the way.
+///
+/// # Errors
+/// Where SQLite can't.
+pub(super) fn empty_log(connection: &Connection) -> Result<bool, rusqlite::Error> {
+    copy_by(connection, "PRAGMA wal_checkpoint(TRUNCATE)")
+}
+
+fn copy_by(connection: &Connection, pragma: &str) -> Result<bool, rusqlite::Error> {
+    connection.query_row(pragma, (), |row| {
         let (is_busy, all, copied): (i64, i64, i64) = row.try_into()?;
         Ok(is_busy == 0 && copied >= all)
     })
@@ -213,6 +226,22 @@ mod tests {
         assert_eq!(checkpoint(&database.connection), Ok(false));
         reader.execute_batch("COMMIT").unwrap();
         assert_eq!(checkpoint(&database.connection), Ok(true));
+    }
+
+    #[test]
+    fn a_log_is_emptied_once_nobody_reads_it() {
+        let mut database = Database::new();
+        let log_bytes = |database: &Database| database.pages.path.metadata().unwrap().len();
+        database.connection.busy_timeout(Duration::ZERO).unwrap();
+        database.commit(10);
+        let reader = Connection::open(database.directory.path().join("t.db")).unwrap();
+        reader.execute_batch("BEGIN; SELECT COUNT(*) FROM t").unwrap();
+        assert_eq!(checkpoint(&database.connection), Ok(true), "the reader needs what is there");
+        assert_eq!(empty_log(&database.connection), Ok(false));
+        assert!(log_bytes(&database) > 0);
+        reader.execute_batch("COMMIT").unwrap();
+        assert_eq!(empty_log(&database.connection), Ok(true));
+        assert_eq!(log_bytes(&database), 0);
     }
 
     #[test]

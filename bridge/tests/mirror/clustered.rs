@@ -98,3 +98,41 @@ async fn quiet_activities_do_not_pin_the_log() {
     sale.run(20);
     assert!(!catch_up(&sale, &cluster).await);
 }
+
+/// What the master of the command's key answers.
+fn on_its_master<T: redis::FromRedisValue>(cluster: &Cluster, command: &redis::Cmd) -> T {
+    let ask = |node: &Valkey| command.query(&mut node.connect(0)).ok();
+    cluster.nodes.iter().find_map(ask).unwrap()
+}
+
+#[tokio::test]
+async fn what_an_older_self_of_a_master_holds_of_an_activity_that_is_gone_is_deleted() {
+    let cluster = Cluster::start();
+    let sale = Sale::open(43, ACTIVITIES);
+    sale.run(50);
+    catch_up(&sale, &cluster).await;
+    let gone = 77;
+    let identity = bridge::Host::identity(&sale);
+    let cursors = ["7 00c0ffee 0", "resync", "somebody's"];
+    for at in cursors {
+        let cursor = format!("{} {} {at}", identity.uuid, identity.epoch);
+        let names = ["cursor", "stale", "mirror"].map(|name| format!("sluice:{name}:{{{gone}}}"));
+        let [cursor_key, stale_key, known_key] = &names;
+        let stock_key = format!("flashsale:stock:{{{gone}}}");
+        let values = [(&stock_key, "3"), (cursor_key, &cursor), (stale_key, "1"), (known_key, "-")];
+        for (key, value) in values {
+            let () = on_its_master(&cluster, redis::cmd("SET").arg(key).arg(value));
+        }
+        let met = Mirror::meet(&sale, &cluster.url(), Layout::Cluster, Bounds::default()).await;
+        let mut mirror = met.unwrap();
+        let end = mirror.scrub_rounds() + 2;
+        while mirror.scrub_rounds() < end {
+            mirror.step().await.unwrap();
+            mirror.scrub().await.unwrap();
+        }
+        for key in names.iter().chain([&stock_key]) {
+            let is_left: bool = on_its_master(&cluster, redis::cmd("EXISTS").arg(key));
+            assert!(!is_left, "{at}: {key}");
+        }
+    }
+}

@@ -62,19 +62,25 @@ impl Form {
         let (words, rest) = text.as_chunks::<8>();
         let last = rest_of(text, rest) | (text.len() as u64) << 56;
         // Sums of at most nine products of 60 and 64 bits: they fit.
-        let [low, high] = self.last.map(|factor| u128::from(factor) * u128::from(last));
-        let (mut low, mut high) = (low, high);
+        let mut sums = self.last.map(|factor| u128::from(factor) * u128::from(last));
         for (word, factor) in words.iter().zip(&self.factors) {
             let word = u128::from(u64::from_le_bytes(*word));
-            low += u128::from(factor[0]) * word;
-            high += u128::from(factor[1]) * word;
+            sums[0] += u128::from(factor[0]) * word;
+            sums[1] += u128::from(factor[1]) * word;
         }
-        // 2^127 is 1: what stands above comes in again below.
-        let sum = (low & PRIME) + (high << 60 & PRIME);
-        let sum = (sum & PRIME) + (sum >> 127) + (low >> 127) + (high >> 67);
-        let sum = (sum & PRIME) + (sum >> 127);
-        if sum == PRIME { 0 } else { sum }
+        reduced(sums)
     }
+}
+
+/// `low + high * 2^60` in the field.
+#[inline(always)]
+fn reduced([low, high]: [u128; 2]) -> u128 {
+    // 2^127 is 1: what stands above comes in again below.
+    let (sum, carry) = low.overflowing_add(high << 60);
+    let above = (high >> 68) + u128::from(carry);
+    let sum = (sum & PRIME) + ((sum >> 127) | (above << 1));
+    // Below twice the prime now, and not below it only where one more reaches 2^127.
+    (sum + ((sum + 1) >> 127)) & PRIME
 }
 
 /// The bytes of `rest`, the end of `text` that fills no word, as a number.
@@ -100,13 +106,14 @@ impl RequestHasher {
     }
 
     /// The hash of a request id, byte by byte: no two spellings of an id are one id.
+    #[inline(always)]
     pub fn hash(&self, request_id: &str) -> u128 {
         self.hash_bytes(request_id.as_bytes())
     }
 
     /// [`RequestHasher::hash`] of an id's bytes. One that is too long to be an id has a hash, too:
     /// it is hashed before it is refused.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn hash_bytes(&self, request_id: &[u8]) -> u128 {
         match request_id.len() {
             ..=REQUEST_ID_BYTES_MAX => self.form.of(request_id),

@@ -87,19 +87,23 @@ impl Slots {
         self.chunks.get_mut(index / CHUNK_SLOTS)?.get_mut(index % CHUNK_SLOTS)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, slot: Slot) {
-        if self.chunks.last().is_none_or(|last| last.len() == last.capacity()) {
-            self.make_room();
-        }
-        if let Some(last) = self.chunks.last_mut() {
-            last.push(slot);
+        match self.chunks.last_mut() {
+            Some(last) if last.len() < last.capacity() => last.push(slot),
+            _ => self.push_with_room(slot),
         }
         self.count += 1;
     }
 
-    /// Room in the last chunk for one more.
     #[cold]
+    fn push_with_room(&mut self, slot: Slot) {
+        self.make_room();
+        let last = self.chunks.last_mut();
+        last.unwrap_or_else(|| unreachable!("there is room now")).push(slot);
+    }
+
+    /// Room in the last chunk for one more.
     fn make_room(&mut self) {
         match self.chunks.last_mut() {
             Some(chunk) if chunk.len() < CHUNK_SLOTS => {

@@ -50,10 +50,9 @@ impl Shard {
     /// Where `at_ms` is beyond `TIME_MS_MAX`: no clock says so.
     pub fn till(&mut self, id: ActivityId, at_ms: u64) -> Till<'_> {
         assert!(at_ms <= TIME_MS_MAX, "the clock is beyond the year 9999");
-        let refusal = absent(self, id);
         let activity = match self.places.get_mut(&id) {
             Some(Place::Live(activity)) => Ok(&mut **activity),
-            _ => Err(refusal),
+            place => Err(absent(place.is_some())),
         };
         let gate = activity.as_ref().map_or(Ok(()), |activity| gate(activity, at_ms));
         let (applied_seq, due_ms_min) = (&mut self.applied_seq, &mut self.due_ms_min);

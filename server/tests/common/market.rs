@@ -8,7 +8,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, MySqlConnection, Row as _};
 use tempfile::TempDir;
 
 use crate::books::{self, Checked};
@@ -25,7 +25,7 @@ use crate::valkey::Valkey;
 const THREADS: usize = 8;
 
 /// A user of MariaDB who is bound by `read_only`, as a server's should be.
-const SQL_USER: &str = "sluice:secret";
+const SQL_USER: &str = "sluice";
 
 /// The three processes.
 pub(crate) struct Market {
@@ -68,7 +68,7 @@ impl Market {
             account: Mutex::default(),
         };
         market.sql("CREATE DATABASE shop");
-        market.sql("CREATE USER sluice IDENTIFIED BY 'secret'");
+        market.sql("CREATE USER sluice");
         market.sql("GRANT ALL ON shop.* TO sluice");
         market.start_server();
         market
@@ -77,6 +77,24 @@ impl Market {
     /// One statement by the database's own administrator.
     pub(crate) fn sql(&self, sql: &str) {
         statement(&self.database, sql);
+    }
+
+    /// Ends every connection that the server has to its database.
+    pub(crate) fn cut_connections(&self) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let url = self.database.url("mysql");
+            let mut connection = MySqlConnection::connect(&url).await.unwrap();
+            for row in connection.fetch_all("SHOW PROCESSLIST").await.unwrap() {
+                // The types are MariaDB's or MySQL's own.
+                let user: String = row.try_get_unchecked("User").unwrap();
+                let id: u64 = row.try_get_unchecked("Id").unwrap();
+                if user == SQL_USER {
+                    // One that has ended meanwhile is as good.
+                    let _ = connection.execute(AssertSqlSafe(format!("KILL {id}"))).await;
+                }
+            }
+        });
     }
 
     /// One command to Redis.

@@ -1,5 +1,6 @@
 //! The mirror's sessions with Redis, and what befalls Redis between them.
 
+use bridge::redis::layouts::Layout;
 use bridge::redis::sink::{Bounds, Mirror, Step};
 use bridge::redis::{Confirmed, MirrorError, Present as _};
 use engine::TimeSource as _;
@@ -8,7 +9,7 @@ use wal::{Lsn, ReadError};
 use super::host::SimHost;
 use super::keys::{self, Mark};
 use super::planted::{self, Bug};
-use super::redis::SimServers;
+use super::redis::{SimRedis, SimServers};
 use super::shop::{Shop, Stop, ready};
 
 /// What befalls a Redis.
@@ -104,6 +105,10 @@ impl Shop {
         if self.random.below(3) == 0 {
             ready(session.scrub())?;
         }
+        // What is quiet must not pin the log.
+        if self.layout == Layout::Cluster && self.random.below(4) == 0 {
+            ready(session.advance())?;
+        }
         if self.random.below(4) == 0
             && let Confirmed::Upto(lsn) = ready(session.confirm())?
         {
@@ -130,35 +135,40 @@ impl Shop {
         let reader = self.engine()?.reader();
         self.ledger.read(reader).map_err(Stop::Wrong)?;
         let history = &mut self.ledger.keys;
-        let look = |keys: &_, now_ms| history.check(keys, now_ms, folded_us, false);
-        self.redis.look(look).map_err(Stop::Wrong)
+        for (number, redis) in self.redis.each() {
+            let holds = |lane| self.redis.holds(number, lane);
+            let look = |keys: &_, now_ms| history.check(keys, holds, (now_ms, folded_us), false);
+            redis.look(look).map_err(Stop::Wrong)?;
+        }
+        Ok(())
     }
 
     /// Something befalls Redis.
     pub(super) fn strike(&mut self, blow: Blow) -> Result<(), Stop> {
+        let redis = self.redis.any(&mut self.random);
         match blow {
             Blow::Down => {
                 let is_down = self.random.below(2) == 0;
-                self.redis.set_down(is_down);
+                redis.set_down(is_down);
             }
             Blow::Crash => {
-                self.redis.crash();
-                if self.redis.keeps_file() {
-                    return self.check_released();
+                redis.crash();
+                if redis.keeps_file() {
+                    return self.check_released(&redis);
                 }
                 self.sessions.released = Lsn(0);
             }
             Blow::FailOver => {
-                self.redis.fail_over();
+                redis.fail_over();
                 self.sessions.released = Lsn(0);
             }
             Blow::Flush => {
-                self.redis.flush();
+                redis.flush();
                 self.sessions.released = Lsn(0);
             }
-            Blow::FlushFunctions => self.redis.flush_functions(),
+            Blow::FlushFunctions => redis.flush_functions(),
             Blow::Disturb => {
-                if self.redis.disturb(self.layout).is_some_and(|key| key == keys::CURSOR) {
+                if redis.disturb(self.layout).is_some_and(|key| key == keys::CURSOR) {
                     self.sessions.released = Lsn(0);
                 }
             }
@@ -166,9 +176,13 @@ impl Shop {
         Ok(())
     }
 
-    /// What a crash leaves on the disk must be followed by what the log still has.
-    fn check_released(&mut self) -> Result<(), Stop> {
-        let mark = self.redis.look(keys::mark);
+    /// What a crash leaves on the disk must be followed by what the log still has. On a cluster
+    /// the cursor of a quiet activity may be passed by: its keys are written anew then.
+    fn check_released(&mut self, redis: &SimRedis) -> Result<(), Stop> {
+        if self.layout == Layout::Cluster {
+            return Ok(());
+        }
+        let mark = redis.look(|keys, now_ms| keys::mark(keys, keys::CURSOR, now_ms));
         let released = self.sessions.released;
         let Some(Mark::At { frame_end, reached }) = mark else { return Ok(()) };
         if released == Lsn(0) {
@@ -192,7 +206,7 @@ impl Shop {
     /// What does not heal.
     pub(super) fn heal_redis(&mut self) -> Result<(), Stop> {
         self.redis.set_rates(super::redis::Rates::default());
-        self.redis.set_down(false);
+        self.redis.bring_up();
         let host = self.host()?;
         let Some(mut session) = self.meet_redis(&host)? else {
             return Err(Stop::Wrong("O11: the mirror does not meet Redis".to_owned()));
@@ -207,12 +221,18 @@ impl Shop {
             self.check_mirror(folded_us)?;
             folded_us = self.time.wall_ms() * 1_000;
             if step == Step::CaughtUp && session.scrub_rounds() >= 2 {
+                let advanced = ready(session.advance());
+                advanced.map_err(|error| Stop::Wrong(format!("O11: {error}")))?;
                 self.sessions.resyncs += session.resyncs();
                 self.sessions.repairs += session.take_repairs().len() as u64;
                 let durable = host.0.durable_lsn();
                 let history = &mut self.ledger.keys;
-                let look = |keys: &_, now_ms| history.check_end(keys, now_ms, durable);
-                return self.redis.look(look).map_err(Stop::Wrong);
+                for (number, redis) in self.redis.each() {
+                    let holds = |lane| self.redis.holds(number, lane);
+                    let look = |keys: &_, now_ms| history.check_end(keys, holds, now_ms, durable);
+                    redis.look(look).map_err(Stop::Wrong)?;
+                }
+                return Ok(());
             }
         }
         Err(Stop::Wrong("O11: Redis does not heal".to_owned()))

@@ -178,44 +178,60 @@ impl Readers {
         }
     }
 
+    /// A key of the layouts `flashsale` and `cluster`, whose activity stands in braces.
+    fn key(&self, kind: &str, activity: ActivityId) -> String {
+        match self.layout {
+            Layout::Cluster => format!("flashsale:{kind}:{{{activity}}}"),
+            _ => format!("flashsale:{kind}:{activity}"),
+        }
+    }
+
+    fn reservation_key(&self, activity: ActivityId, id: ReservationId) -> String {
+        match self.layout {
+            Layout::Cluster => format!("{}:{id}", self.key("reservation", activity)),
+            _ => format!("flashsale:reservation:{id}"),
+        }
+    }
+
     fn flashsale(&self, event: &Event<'_>, moved: Option<ActivityId>, told: &mut Vec<Told>) {
         if let Some(id) = moved {
             let sale = self.sale(id);
             let stock = Entry::text(sale.figures.available, sale.public_until());
-            told.push((format!("flashsale:stock:{id}"), Some(stock)));
+            told.push((self.key("stock", id), Some(stock)));
         }
         if let Some((id, user, held)) = self.holder(&event.body) {
             let entry = (held > 0).then(|| Entry::text(held, self.sale(id).public_until()));
-            told.push((format!("flashsale:count:{id}:{user}"), entry));
+            told.push((format!("{}:{user}", self.key("count", id)), entry));
         }
         let slot = |activity, user, id: ReservationId| {
             let until = self.created_ms.get(&id).copied().unwrap_or(0) + 30 * MINUTE_MS;
-            (format!("flashsale:idem:{activity}:{user}:{id}"), Entry::text(id, Some(until)))
+            let key = format!("{}:{user}:{id}", self.key("idem", activity));
+            (key, Entry::text(id, Some(until)))
         };
-        let mut token = |id: ReservationId, entry| {
-            told.push((format!("flashsale:reservation:{id}"), entry));
+        let mut token = |activity, id: ReservationId, entry| {
+            told.push((self.reservation_key(activity, id), entry));
         };
         match event.body {
             Body::Paused { activity, .. } | Body::Drained { activity, .. } => {
-                told.push((format!("flashsale:pause:{activity}"), Some(Entry::text(1, None))));
+                told.push((self.key("pause", activity), Some(Entry::text(1, None))));
             }
             Body::Resumed { activity, .. } | Body::Archived { activity, .. } => {
-                told.push((format!("flashsale:pause:{activity}"), None));
+                told.push((self.key("pause", activity), None));
             }
             Body::Reserved { activity, reservation, user, .. } => {
-                token(reservation, Some(Entry::text(reservation, None)));
+                token(activity, reservation, Some(Entry::text(reservation, None)));
                 let (key, entry) = slot(activity, user, reservation);
                 told.push((key, Some(entry)));
             }
-            Body::Confirmed { reservation, .. } => token(reservation, None),
+            Body::Confirmed { activity, reservation, .. } => token(activity, reservation, None),
             Body::Restored { activity, reservation, user, .. } => {
                 let until = Some(event.at_ms + DAY_MS);
                 let tombstone = Entry::text(format_args!("rolled_back:{reservation}"), until);
-                token(reservation, Some(tombstone));
+                token(activity, reservation, Some(tombstone));
                 told.push((slot(activity, user, reservation).0, None));
             }
             Body::Reinstated { activity, reservation, user, .. } => {
-                token(reservation, None);
+                token(activity, reservation, None);
                 let (key, entry) = slot(activity, user, reservation);
                 told.push((key, Some(entry)));
             }

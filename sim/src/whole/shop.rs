@@ -19,7 +19,7 @@ use super::host::{SimHost, SimTime};
 use super::ledger::{Ledger, Request};
 use super::mirror::Sessions;
 use super::planted::{self, Bug};
-use super::redis::SimRedis;
+use super::redis::Masters;
 use super::sql::SimSql;
 use super::told::Told;
 use crate::fates::Random;
@@ -27,9 +27,9 @@ use crate::fates::Random;
 /// Small, so that a run fills several and gives some back.
 const SEGMENT_BYTES: u64 = 128 * 1024;
 
-/// Layouts that one Redis has, the default one half of the time.
+/// Layouts, each as often.
 const LAYOUTS: [Layout; 4] =
-    [Layout::Flashsale, Layout::Flashsale, Layout::FlashSale, Layout::Seckill];
+    [Layout::Flashsale, Layout::Cluster, Layout::FlashSale, Layout::Seckill];
 
 /// A purchase whose answer is not told yet.
 pub(super) struct Asked {
@@ -64,8 +64,8 @@ pub(super) struct Shop {
     pub(super) time: Arc<SimTime>,
     /// The database.
     pub(super) sql: SimSql,
-    /// Redis.
-    pub(super) redis: SimRedis,
+    /// The servers that Redis is.
+    pub(super) redis: Masters,
     /// Which keys are there.
     pub(super) layout: Layout,
     /// The mirror's sessions with it.
@@ -97,7 +97,7 @@ impl Shop {
         Self {
             device: SimDevice::new(Image::empty(seed)),
             engine: None,
-            redis: SimRedis::new(seed ^ 0x4ED15, Arc::clone(&time)),
+            redis: Masters::of(layout, seed ^ 0x4ED15, &time),
             sessions: Sessions::default(),
             time,
             sql: SimSql::new(seed ^ 0x51),

@@ -205,7 +205,7 @@ fn switch<'a>(
 }
 
 fn find(shard: &Shard, id: ActivityId) -> Result<&Activity, Refusal> {
-    shard.activity(id).ok_or_else(|| absent(shard, id))
+    shard.activity(id).ok_or_else(|| absent(shard.tombstone(id).is_some()))
 }
 
 fn done<'a>(activity: &Activity, id: ActivityId) -> Decided<'a> {

@@ -76,7 +76,7 @@ fn rules<'a>(
     at_ms: u64,
 ) -> Result<Purchase<'a>, Refusal> {
     bounds(command)?;
-    let activity = shard.activity(id).ok_or_else(|| absent(shard, id))?;
+    let activity = shard.activity(id).ok_or_else(|| absent(shard.tombstone(id).is_some()))?;
     Ok(match judge(activity, command, gate(activity, at_ms))? {
         Verdict::Replayed(reservation) => Purchase::Replayed(reservation),
         Verdict::Accepted(it) => {
@@ -92,8 +92,7 @@ pub(in super::super) fn bounds(command: &Reserve<'_>) -> Result<(), Refusal> {
 }
 
 /// Why nothing can be bought of an activity that is not live.
-pub(in super::super) fn absent(shard: &Shard, id: ActivityId) -> Refusal {
-    let archived = shard.tombstone(id).is_some();
+pub(in super::super) const fn absent(archived: bool) -> Refusal {
     if archived { Refusal::Ended } else { Refusal::UnknownActivity }
 }
 

@@ -15,6 +15,7 @@
 mod commands;
 pub mod keyspace;
 mod library;
+mod masters;
 mod servers;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,7 @@ use super::host::SimTime;
 use crate::fates::Random;
 
 pub use commands::Answer;
+pub(super) use masters::Masters;
 pub(super) use servers::SimServers;
 
 /// Older selves that are kept.
@@ -207,7 +209,9 @@ impl SimRedis {
                 // A key of nobody, named like one of ours.
                 let number = 1 + shared.random.below(9);
                 let stray = match layout {
-                    Layout::Flashsale | Layout::Cluster => format!("flashsale:count:{number}:99"),
+                    Layout::Flashsale => format!("flashsale:count:{number}:99"),
+                    // A cluster takes no key that belongs on another server.
+                    Layout::Cluster => format!("flashsale:count:{}:99", tag_of(&key)?),
                     Layout::FlashSale => format!("flash_sale:user:buy:99:{number}"),
                     Layout::Seckill => format!("seckill:user:{number}:99"),
                 };
@@ -232,6 +236,12 @@ impl SimRedis {
         let shared = self.lock();
         (shared.calls, shared.faults)
     }
+}
+
+/// The part of a key that says on which server it lies, braces included.
+fn tag_of(key: &str) -> Option<&str> {
+    let (from, to) = (key.find('{')?, key.find('}')?);
+    key.get(from..=to)
 }
 
 impl Shared {

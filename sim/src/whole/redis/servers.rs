@@ -1,4 +1,4 @@
-//! The connections of a session with the simulated Redis.
+//! The connections of a session with the simulated servers.
 
 use std::io;
 
@@ -6,41 +6,43 @@ use bridge::redis::MirrorError;
 use bridge::redis::servers::{Sent, Servers, Waits};
 use redis::{Cmd, FromRedisValue, RedisError, Value};
 
-use super::{Answer, SimRedis};
+use super::{Answer, SimRedis, masters};
 use engine::TimeSource as _;
 
-/// A session's connections: they hold while the server lives.
+/// A session's connections: each holds while its server lives.
 #[derive(Clone)]
 pub(in crate::whole) struct SimServers {
-    redis: SimRedis,
-    life: u64,
+    nodes: Vec<(SimRedis, u64)>,
 }
 
 fn lost() -> RedisError {
     io::Error::from(io::ErrorKind::BrokenPipe).into()
 }
 
-impl SimRedis {
+impl SimServers {
     /// Connects.
     ///
     /// # Errors
-    /// Where it is down.
-    pub(in crate::whole) fn connect(&self) -> Result<SimServers, MirrorError> {
-        let shared = self.lock();
-        if shared.is_down {
-            return Err(lost().into());
+    /// Where one is down.
+    pub(super) fn to(servers: &[SimRedis]) -> Result<Self, MirrorError> {
+        let mut nodes = Vec::new();
+        for redis in servers {
+            let shared = redis.lock();
+            if shared.is_down {
+                return Err(lost().into());
+            }
+            nodes.push((redis.clone(), shared.life));
         }
-        Ok(SimServers { redis: self.clone(), life: shared.life })
+        Ok(Self { nodes })
     }
-}
 
-impl SimServers {
     /// One command on its way: it arrives or it does not, and so does its answer. Once a
     /// connection is lost it stays so.
-    fn say(&self, command: &Cmd) -> Answer {
-        let now_ms = self.redis.time.wall_ms();
-        let mut shared = self.redis.lock();
-        if shared.is_down || shared.life != self.life {
+    fn say(&self, index: usize, command: &Cmd) -> Answer {
+        let (redis, life) = &self.nodes[index];
+        let now_ms = redis.time.wall_ms();
+        let mut shared = redis.lock();
+        if shared.is_down || shared.life != *life {
             return Err(lost());
         }
         let rates = shared.rates;
@@ -55,48 +57,57 @@ impl SimServers {
         }
         answer
     }
+
+    fn is_tails(&self) -> bool {
+        self.nodes[0].0.lock().random.below(2) == 0
+    }
 }
 
 impl Servers for SimServers {
     type Sent = SimSent;
-    type Waits = Self;
+    type Waits = SimWaits;
 
     fn count(&self) -> usize {
-        1
+        self.nodes.len()
     }
 
-    fn index(&self, _: u64) -> usize {
-        0
+    fn index(&self, lane: u64) -> usize {
+        masters::index(self.nodes.len(), lane)
     }
 
-    async fn ask_value(&self, _: usize, command: &Cmd) -> Answer {
-        self.say(command)
+    async fn ask_value(&self, index: usize, command: &Cmd) -> Answer {
+        self.say(index, command)
     }
 
     fn send(&self, calls: Vec<(usize, Cmd)>) -> SimSent {
-        let calls = calls.into_iter().map(|(_, call)| call).collect();
         let mut sent = SimSent { servers: self.clone(), calls, answers: None };
-        if self.redis.lock().random.below(2) == 0 {
+        if self.is_tails() {
             sent.arrive();
         }
         sent
     }
 
-    fn waits(&self, _: usize) -> Self {
-        self.clone()
+    fn waits(&self, index: usize) -> SimWaits {
+        SimWaits { servers: self.clone(), index }
     }
 }
 
-impl Waits for SimServers {
+/// A connection for waits.
+pub(in crate::whole) struct SimWaits {
+    servers: SimServers,
+    index: usize,
+}
+
+impl Waits for SimWaits {
     async fn ask<T: FromRedisValue>(&mut self, command: &Cmd) -> Result<T, RedisError> {
-        Ok(T::from_redis_value(self.say(command)?)?)
+        Ok(T::from_redis_value(self.servers.say(self.index, command)?)?)
     }
 }
 
 /// Calls that arrive at once, when their answers are asked for, or when nobody waits any more.
 pub(in crate::whole) struct SimSent {
     servers: SimServers,
-    calls: Vec<Cmd>,
+    calls: Vec<(usize, Cmd)>,
     answers: Option<Result<Vec<Value>, RedisError>>,
 }
 
@@ -106,9 +117,9 @@ impl SimSent {
             return;
         }
         let mut answers = Ok(Vec::new());
-        for call in std::mem::take(&mut self.calls) {
+        for (index, call) in std::mem::take(&mut self.calls) {
             // A server goes on with what it has read after the connection is lost, or an error.
-            let answer = self.servers.say(&call);
+            let answer = self.servers.say(index, &call);
             answers = match (answers, answer) {
                 (Ok(mut answers), Ok(answer)) => {
                     answers.push(answer);
@@ -134,7 +145,7 @@ impl Sent for SimSent {
 
 impl Drop for SimSent {
     fn drop(&mut self) {
-        let arrives = self.answers.is_none() && self.servers.redis.lock().random.below(2) == 0;
+        let arrives = self.answers.is_none() && self.servers.is_tails();
         if arrives && !std::thread::panicking() {
             self.arrive();
         }
