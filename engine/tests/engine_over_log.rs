@@ -2,34 +2,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/sale.rs"]
+mod sale;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use engine::core::command::Refusal;
-use engine::core::event::{Actor, DeadLetterPolicy, Definition, Front, LatePayment, RestoreReason};
-use engine::core::ids::{ActivityId, SkuId, UserId};
-use engine::core::limits::TIME_MS_MAX;
+use engine::core::event::{Definition, Front, RestoreReason};
+use engine::core::ids::{ActivityId, UserId};
 use engine::{
     BatchAnswer, BatchRequest, Busy, DerivedState, Engine, EngineOptions, ORDERS_SINK, OpenError,
     PublicStatus, Purchase, Refused,
 };
+use sale::{ACTOR, PHONE};
 use wal::device::sim::{Fate, Fault, FaultKind, Image, SimDevice};
 
-const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
-
 fn definition(limit: u32, payment_ttl_ms: u64) -> Definition<'static> {
-    Definition {
-        sku: SkuId::new(20_001).unwrap(),
-        title: "phone",
-        price: 100,
-        per_user_limit: limit,
-        start_ms: 1,
-        end_ms: TIME_MS_MAX,
-        payment_ttl_ms,
-        late_payment: LatePayment::ReinstateOrRefund,
-        dead_letter: DeadLetterPolicy::Rollback,
-        publish_at_ms: 0,
-    }
+    Definition { per_user_limit: limit, payment_ttl_ms, ..PHONE }
 }
 
 fn user(id: u64) -> UserId {
@@ -55,13 +45,7 @@ fn simulated(image: Image) -> Result<(Engine, SimDevice), OpenError> {
 }
 
 fn on_sale(engine: &Engine, stock: u32, limit: u32, payment_ttl_ms: u64) -> ActivityId {
-    let created = engine.create(None, ACTOR, stock, definition(limit, payment_ttl_ms)).unwrap();
-    engine.commit().unwrap();
-    let id = created.wait().unwrap().unwrap().id;
-    let published = engine.publish(id, ACTOR).unwrap();
-    engine.commit().unwrap();
-    published.wait().unwrap().unwrap();
-    id
+    sale::on_sale(engine, stock, definition(limit, payment_ttl_ms))
 }
 
 fn buy(engine: &Engine, id: ActivityId, buyer: u64, request: &str) -> Result<Purchase, Refused> {

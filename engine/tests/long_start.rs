@@ -3,17 +3,18 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/sale.rs"]
+mod sale;
+
 use std::path::Path;
 use std::sync::Arc;
 
-use engine::core::event::{Actor, DeadLetterPolicy, Definition, Front, LatePayment};
+use engine::core::event::{Definition, Front};
 use engine::core::ids::{ActivityId, ReservationId, SkuId, UserId};
-use engine::core::limits::TIME_MS_MAX;
 use engine::{BatchAnswer, BatchRequest, Engine, EngineOptions, OpenError, OpenReport};
+use sale::PHONE;
 use wal::device::sim::{Image, SimDevice};
 use wal::{Class, Format, Log, Lsn, OWNER_BYTES, record_bytes};
-
-const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
 
 /// More than one thread does by itself: see `BATCHES_ALONE`.
 const BATCHES: u64 = 48;
@@ -35,25 +36,8 @@ fn open(device: &SimDevice) -> Result<(Engine, OpenReport), OpenError> {
 }
 
 fn on_sale(engine: &Engine, sku: u64) -> ActivityId {
-    let definition = Definition {
-        sku: SkuId::new(sku).unwrap(),
-        title: "phone",
-        price: 100,
-        per_user_limit: 40,
-        start_ms: 1,
-        end_ms: TIME_MS_MAX,
-        payment_ttl_ms: 60_000,
-        late_payment: LatePayment::ReinstateOrRefund,
-        dead_letter: DeadLetterPolicy::Rollback,
-        publish_at_ms: 0,
-    };
-    let created = engine.create(None, ACTOR, 1_000_000, definition).unwrap();
-    engine.commit().unwrap();
-    let id = created.wait().unwrap().unwrap().id;
-    let published = engine.publish(id, ACTOR).unwrap();
-    engine.commit().unwrap();
-    published.wait().unwrap().unwrap();
-    id
+    let sku = SkuId::new(sku).unwrap();
+    sale::on_sale(engine, 1_000_000, Definition { sku, per_user_limit: 40, ..PHONE })
 }
 
 /// One batch of `activity`: buyers of whom some have bought before, one of them very often. Every

@@ -2,33 +2,20 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/sale.rs"]
+mod sale;
+
 use std::path::Path;
 
-use engine::core::event::{Actor, DeadLetterPolicy, Definition, Front, LatePayment};
+use engine::core::event::{Definition, Front};
 use engine::core::ids::{ActivityId, SkuId, UserId};
-use engine::core::limits::{MEMORY_AHEAD_BYTES_MAX, TIME_MS_MAX, UNITS_MAX};
+use engine::core::limits::{MEMORY_AHEAD_BYTES_MAX, UNITS_MAX};
 use engine::core::stock::{RESERVATION_BYTES, RESERVATIONS_MIN};
 use engine::{BatchAnswer, BatchRequest, Engine, EngineOptions};
-
-const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
+use sale::{ACTOR, PHONE};
 
 /// Units of a sale that memory is made for.
 const UNITS: u32 = 100_000;
-
-fn definition(sku: u64) -> Definition<'static> {
-    Definition {
-        sku: SkuId::new(sku).unwrap(),
-        title: "phone",
-        price: 100,
-        per_user_limit: 5,
-        start_ms: 1,
-        end_ms: TIME_MS_MAX,
-        payment_ttl_ms: 60_000,
-        late_payment: LatePayment::ReinstateOrRefund,
-        dead_letter: DeadLetterPolicy::Rollback,
-        publish_at_ms: 0,
-    }
-}
 
 fn open(dir: &Path, memory_ahead_bytes_max: u64) -> Engine {
     let options = EngineOptions { memory_ahead_bytes_max, ..EngineOptions::new(dir) };
@@ -36,10 +23,8 @@ fn open(dir: &Path, memory_ahead_bytes_max: u64) -> Engine {
 }
 
 fn create(engine: &Engine, sku: u64, units: u32) -> ActivityId {
-    let created = engine.create(None, ACTOR, units, definition(sku)).unwrap();
-    let id = created.wait().unwrap().unwrap().id;
-    engine.publish(id, ACTOR).unwrap().wait().unwrap().unwrap();
-    id
+    let sku = SkuId::new(sku).unwrap();
+    sale::on_sale(engine, units, Definition { sku, per_user_limit: 5, ..PHONE })
 }
 
 fn ahead(engine: &Engine) -> u64 {

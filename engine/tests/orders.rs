@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/sale.rs"]
+mod sale;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,33 +12,20 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use engine::core::command::{ArchivedOrder, ArchivedPayment, Refusal, RequestRefund};
 use engine::core::control::keys;
 use engine::core::event::{
-    Actor, DeadLetterPolicy, Definition, Front, LatePayment, PaymentVerdict, RefundScope,
-    RestoreReason,
+    Actor, DeadLetterPolicy, Definition, Front, PaymentVerdict, RefundScope, RestoreReason,
 };
-use engine::core::ids::{ActivityId, ReservationId, SkuId, UserId};
+use engine::core::ids::{ActivityId, ReservationId, UserId};
 use engine::core::limits::TIME_MS_MAX;
 use engine::core::side::{PaymentStatus, RefundStatus};
 use engine::{
     Callback, Engine, EngineOptions, ORDERS_SINK, Pending, PublicStatus, Recorded, ReservationView,
     SinkClass,
 };
+use sale::{ACTOR, PHONE};
 use wal::device::sim::{Image, SimDevice};
 use wal::{CONTROL_SHARD, Lsn};
 
-const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
-
-const DEFINITION: Definition<'static> = Definition {
-    sku: SkuId::new(20_001).unwrap(),
-    title: "phone",
-    price: 100,
-    per_user_limit: 1,
-    start_ms: 1,
-    end_ms: TIME_MS_MAX,
-    payment_ttl_ms: 600_000,
-    late_payment: LatePayment::ReinstateOrRefund,
-    dead_letter: DeadLetterPolicy::Rollback,
-    publish_at_ms: 0,
-};
+const DEFINITION: Definition<'static> = Definition { payment_ttl_ms: 600_000, ..PHONE };
 
 fn user(id: u64) -> UserId {
     UserId::new(id).unwrap()
@@ -74,11 +64,7 @@ impl Shop {
     }
 
     fn on_sale(&self, stock: u32, definition: Definition<'_>) -> ActivityId {
-        let created = self.engine.create(None, ACTOR, stock, definition).unwrap();
-        let id = self.told(created).unwrap().id;
-        let published = self.engine.publish(id, ACTOR).unwrap();
-        self.told(published).unwrap();
-        id
+        sale::on_sale(&self.engine, stock, definition)
     }
 
     fn buy(&self, id: ActivityId, buyer: u64) -> ReservationView {

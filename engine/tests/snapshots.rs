@@ -3,23 +3,23 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/sale.rs"]
+mod sale;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use engine::core::decide::{AdoptActivity, AdoptReservation};
-use engine::core::event::{
-    Actor, DeadLetterPolicy, Definition, Front, LatePayment, RestoreReason, Status,
-};
-use engine::core::ids::{ActivityId, ReservationId, SkuId, UserId};
-use engine::core::limits::TIME_MS_MAX;
+use engine::core::event::{Actor, Definition, Front, RestoreReason, Status};
+use engine::core::ids::{ActivityId, ReservationId, UserId};
 use engine::core::request::RequestHasher;
 use engine::core::snapshot::Image;
 use engine::{Busy, Engine, EngineOptions, ORDERS_SINK, OldId, OpenError, SinkClass, verify};
+use sale::{PHONE, on_sale};
 use wal::device::sim::{Image as Disk, SimDevice};
 use wal::{CONTROL_SHARD, Case, Lsn, ReadError};
 
-const ACTOR: Actor<'static> = Actor { name: "admin", request_id: "r" };
 const SEGMENT_BYTES: u64 = 112 << 10;
 
 fn options(dir: &Path) -> EngineOptions {
@@ -43,25 +43,7 @@ fn simulated(disk: Disk) -> Result<(Engine, SimDevice), OpenError> {
 }
 
 fn sale(engine: &Engine) -> ActivityId {
-    let definition = Definition {
-        sku: SkuId::new(20_001).unwrap(),
-        title: "phone",
-        price: 100,
-        per_user_limit: 3,
-        start_ms: 1,
-        end_ms: TIME_MS_MAX,
-        payment_ttl_ms: 60_000,
-        late_payment: LatePayment::ReinstateOrRefund,
-        dead_letter: DeadLetterPolicy::Rollback,
-        publish_at_ms: 0,
-    };
-    let created = engine.create(None, ACTOR, 100_000, definition).unwrap();
-    engine.commit().unwrap();
-    let id = created.wait().unwrap().unwrap().id;
-    let published = engine.publish(id, ACTOR).unwrap();
-    engine.commit().unwrap();
-    published.wait().unwrap().unwrap();
-    id
+    on_sale(engine, 100_000, Definition { per_user_limit: 3, ..PHONE })
 }
 
 fn buy(engine: &Engine, id: ActivityId, buyer: u64) -> Result<ReservationId, Busy> {
@@ -358,18 +340,7 @@ fn an_id_given_to_what_had_none_is_not_given_again_once_it_is_archived_and_snaps
         options.threads = true;
         Engine::open(options).unwrap().0
     };
-    let definition = Definition {
-        sku: SkuId::new(20_001).unwrap(),
-        title: "phone",
-        price: 100,
-        per_user_limit: 3,
-        start_ms: 1,
-        end_ms: 2,
-        payment_ttl_ms: 60_000,
-        late_payment: LatePayment::ReinstateOrRefund,
-        dead_letter: DeadLetterPolicy::Rollback,
-        publish_at_ms: 0,
-    };
+    let definition = Definition { per_user_limit: 3, end_ms: 2, ..PHONE };
     let over = AdoptActivity { version: 1, available: 10, sold: 0, on_sale: true, definition };
     let (first, second) = (ActivityId::new(1).unwrap(), ActivityId::new(2).unwrap());
     let engine = open();

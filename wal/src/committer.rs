@@ -65,6 +65,9 @@ pub(crate) struct Tail {
 
 impl Tail {
     /// The tail of a log that recovery found to end at `end`.
+    ///
+    /// # Panics
+    /// Where that is another end than the one that CONTROL, or `last_lsn`, speaks of.
     pub(crate) fn new(
         control: Control,
         control_file: Arc<dyn File>,
@@ -72,6 +75,9 @@ impl Tail {
         last_lsn: Lsn,
         data_chain: Option<u32>,
     ) -> Self {
+        let last_segment = end.map_or(SegmentId(0), |end| end.segment);
+        assert!(last_segment >= control.active_segment, "W9: CONTROL knows of a later segment");
+        assert!(end.is_none_or(|end| end.last_lsn == last_lsn), "W4: the log ends at two LSNs");
         Self {
             frame: Blocks::for_bytes(control.format.frame_bytes_max as usize),
             control,
@@ -171,6 +177,7 @@ impl Tail {
         rotated
             .and_then(|()| self.write_frame(parts, taken.records, taken.bytes))
             .map_err(|failure| self.fail(parts, failure))?;
+        assert!(self.last_lsn == last_lsn, "W4: a frame has another end than what was taken");
         self.promised = false;
         parts.intake.release(taken.bytes);
         parts.watermark.publish(&self.marks, self.last_lsn, pass_on, &mut self.woken);
@@ -223,6 +230,7 @@ impl Tail {
     pub(crate) fn close(&mut self, parts: &Parts) -> Result<(), LogUnavailable> {
         self.seal_idle(parts)?;
         self.assert_at_rest(parts);
+        self.assert_promised();
         parts.intake.assert_drained(|lane| parts.watermark.durable(lane));
         self.control.clean_end = Some(LogEnd {
             segment: self.segment_id(),
@@ -344,6 +352,7 @@ impl Tail {
     fn write_control(&mut self, parts: &Parts) -> Result<(), Failure> {
         self.control.sinks = parts.retention.registered();
         self.control.snapshot_lsn = parts.retention.snapshot().map_or(Lsn(0), |it| it.lsn);
+        self.assert_witnesses();
         self.control.write(&*self.control_file).map_err(|source| Failure {
             op: "write",
             path: parts.device.display(crate::control::CONTROL_PATH),

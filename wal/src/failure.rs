@@ -105,7 +105,11 @@ pub(crate) fn guarded<T>(
 }
 
 /// Notes in CONTROL that a segment saw an error. A full list changes nothing: see above.
+///
+/// # Panics
+/// Where it was given back: the note would be forgotten, and the file used again (W7).
 pub(crate) fn condemn(control: &mut Control, segment: SegmentId) {
+    assert!(segment >= control.oldest_needed_segment, "W7: {segment} has another life by now");
     let list = &mut control.never_recycle;
     if list.len() < NEVER_RECYCLE_MAX && !list.contains(&segment) {
         list.push(segment);

@@ -48,6 +48,7 @@ const PAYLOAD_CRC_AT: usize = CHAIN_AT + 4;
 const RESERVED_AT: usize = PAYLOAD_CRC_AT + 4;
 const HEADER_CRC_AT: usize = RESERVED_AT + 4;
 const _: () = assert!(HEADER_CRC_AT + 4 == HEADER_BYTES);
+const _: () = assert!(HEADER_BYTES.is_multiple_of(8), "a payload's records are aligned");
 
 /// Frames among which one is read back whole before it is written: in release builds seldom enough
 /// to cost nothing, often enough to find a memory or a processor that errs.

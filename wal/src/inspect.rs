@@ -89,6 +89,8 @@ impl<'a> Inspecting<'a> {
                 Err(error) => it.damaged.push(error.to_string()),
             }
         }
+        let ascends = it.snapshots.is_sorted_by(|(_, one), (_, next)| one.lsn < next.lsn);
+        assert!(ascends, "the newest snapshot is the last");
         Ok(it)
     }
 

@@ -83,7 +83,13 @@ pub(crate) struct Intake {
 
 impl Intake {
     /// An empty intake that goes on after `last_seqs`, the last sequence of each lane.
+    ///
+    /// # Panics
+    /// Where there is no control lane, or a frame would not be let in whole: a batch as long as it
+    /// may be would be refused for ever.
     pub(crate) fn new(last_seqs: &[u64], frame_bytes_max: usize, in_flight_bytes_max: u64) -> Self {
+        assert!(!last_seqs.is_empty(), "every log has a control lane");
+        assert!(frame_bytes_max as u64 <= in_flight_bytes_max, "a frame is in flight whole");
         let lane = |last_seq: &u64| CachePadded::new(Lane::after(*last_seq));
         let chunk_bytes_max = frame_bytes_max / BATCH_FRAME_DIVISOR;
         Self {
@@ -175,6 +181,8 @@ impl Intake {
                 self.pool.give_back(chunk.bytes);
             }
         }
+        assert!((taken.records == 0) == (taken.bytes == 0), "records have bytes, and nothing else");
+        assert!(taken.records == 0 || !marks.is_empty(), "W1: whoever waits for these is told");
         taken
     }
 
@@ -247,6 +255,7 @@ impl Intake {
 
     /// Whether a frame with room for `room` bytes that took `taken` can have left a chunk behind.
     pub(crate) fn may_have_left(&self, taken: usize, room: usize) -> bool {
+        assert!(taken <= room, "a frame of {room} bytes took {taken}");
         taken + self.chunk_bytes_max > room && self.in_flight_bytes() > 0
     }
 

@@ -182,6 +182,7 @@ impl Judged {
 
     /// Begins a new incarnation: its epoch first (W11), then a segment that seals the log.
     pub fn finish(self) -> Result<(Log, OpenReport), OpenError> {
+        let identity = self.identity();
         let Self { opening, recovered } = self;
         let Opening { device, on_fatal, lock, mut control, control_file, snapshots, .. } = opening;
         let appends = device.settle_appends().map_err(io_error(
@@ -190,10 +191,7 @@ impl Judged {
             names::WAL_DIR,
         ))?;
         control.epoch = control.epoch.plus(1);
-        let epochs = recovered.headers.iter().map(|header| header.epoch);
-        assert!(epochs.max() < Some(control.epoch), "W11: an epoch is begun once");
-        let oldest = recovered.headers.first().map(|header| header.segment_id);
-        assert!(oldest.is_none_or(|id| id == control.oldest_needed_segment), "W7: none is missing");
+        assert_begins(&control, &recovered, identity);
         // Recovery held the end that was read against it.
         let closed = control.clean_end.take().is_some();
         let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
@@ -203,7 +201,6 @@ impl Judged {
         if !planted::has(Bug::EpochNotDurable) {
             control.write(&*control_file).map_err(io_error(&*device, "write", CONTROL_PATH))?;
         }
-        let identity = LogIdentity { uuid: control.log_uuid, epoch: control.epoch };
         let format = control.format;
         lock.note(&format!("pid {} epoch {}\n", std::process::id(), identity.epoch))
             .map_err(io_error(&*device, "write", "LOCK"))?;
@@ -251,6 +248,20 @@ impl Judged {
         };
         Ok((Log::new(parts, tail, identity, format, lock), report))
     }
+}
+
+/// What a new incarnation begins with: an epoch that no segment has, the log from its oldest
+/// segment on, and the name under which its sinks were asked for their places.
+///
+/// # Panics
+/// Where it begins otherwise.
+fn assert_begins(control: &Control, recovered: &Recovered, foretold: LogIdentity) {
+    let epochs = recovered.headers.iter().map(|header| header.epoch);
+    assert!(epochs.max() < Some(control.epoch), "W11: an epoch is begun once");
+    let oldest = recovered.headers.first().map(|header| header.segment_id);
+    assert!(oldest.is_none_or(|id| id == control.oldest_needed_segment), "W7: none is missing");
+    let identity = LogIdentity { uuid: control.log_uuid, epoch: control.epoch };
+    assert!(identity == foretold, "W12: sinks were asked about another incarnation");
 }
 
 pub(crate) fn io_error<'a>(

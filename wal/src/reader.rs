@@ -151,6 +151,8 @@ impl Reader {
         let last = self.scanner.as_ref().and_then(Scanner::last);
         Ok(last.map(|Scanned { header, payload }| {
             assert!(header.first_lsn == next_lsn, "W4: a reader passes no record over");
+            assert!(header.last_lsn() <= self.known_durable, "W2: what is read is durable");
+            assert!(header.record_count > 0, "W4: a frame without records is no news");
             Frame {
                 first_lsn: header.first_lsn,
                 last_lsn: header.last_lsn(),

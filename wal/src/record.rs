@@ -18,6 +18,7 @@ use crate::limits::RECORD_BYTES_MAX;
 
 /// Bytes of a record before its body.
 pub const RECORD_HEADER_BYTES: usize = 16;
+const _: () = assert!(RECORD_HEADER_BYTES.is_multiple_of(8), "a body is aligned as its record is");
 
 /// A record as it was read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -145,6 +145,10 @@ impl Retention {
         segment_bytes: u64,
         closed: bool,
     ) -> Self {
+        let is_dense =
+            |one: &SegmentHeader, next: &SegmentHeader| one.segment_id.plus(1) == next.segment_id;
+        assert!(headers.is_sorted_by(is_dense), "W7: the log that is kept has a gap");
+        assert!(sinks.len() <= SINKS_MAX, "CONTROL has no room for {} sinks", sinks.len());
         let mut kept: VecDeque<_> = headers.iter().map(Kept::of).collect();
         if let Some(last) = kept.back_mut() {
             last.closed = closed;
@@ -155,6 +159,7 @@ impl Retention {
 
     /// Notes that a segment was begun.
     pub(crate) fn begun(&self, header: &SegmentHeader) {
+        assert!(header.segment_bytes == self.segment_bytes, "the log is counted in segments");
         let mut state = self.state.lock();
         let begun = Kept::of(header);
         if let Some(last) = state.kept.back() {
@@ -230,7 +235,10 @@ impl Retention {
         assert!(ascends, "W7: a snapshot of {} is older than the newest", made.lsn);
         state.snapshots.push(made);
         let surplus = state.snapshots.len().saturating_sub(SNAPSHOTS_KEPT);
-        state.snapshots.drain(..surplus).collect()
+        let gone: Vec<_> = state.snapshots.drain(..surplus).collect();
+        let stays = |old: &SnapshotInfo| state.snapshots.iter().any(|kept| kept.lsn == old.lsn);
+        assert!(!gone.iter().any(stays), "W7: a snapshot that is kept would be removed");
+        gone
     }
 
     /// Forgets the newest snapshot.
@@ -318,7 +326,9 @@ impl State {
     /// Segments that hold a record beyond `lsn`, or may get one.
     fn bytes_beyond(&self, lsn: Lsn) -> u64 {
         let covered = self.kept.iter().skip(1).take_while(|next| next.first_lsn.0 <= lsn.0 + 1);
-        (self.kept.len() - covered.count().min(self.kept.len())) as u64
+        let beyond = self.kept.len() - covered.count();
+        assert!(beyond > 0 || self.kept.is_empty(), "the segment being filled may get a record");
+        beyond as u64
     }
 
     /// Holds what is about to be given back against each who may still need it, one by one: the

@@ -60,6 +60,11 @@ impl Position {
 /// behind every byte of it, and what lies beyond the durable mark is read for nothing. It doubles
 /// as long as what was read was wanted.
 const FOLLOW_BYTES: (usize, usize) = (16 << 10, 256 << 10);
+const _: () = assert!(FOLLOW_BYTES.0 <= FOLLOW_BYTES.1, "what is read ahead grows");
+const _: () = assert!(
+    FOLLOW_BYTES.0.is_multiple_of(BLOCK_BYTES) && FOLLOW_BYTES.1.is_multiple_of(BLOCK_BYTES),
+    "what is read past the page cache is whole blocks"
+);
 
 /// A scan through one segment.
 pub(crate) struct Scanner {

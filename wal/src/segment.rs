@@ -59,6 +59,7 @@ const STALE_STAMP_AT: usize = CREATED_UNIX_MS_AT + 8;
 const RESERVED_AT: usize = STALE_STAMP_AT + 8;
 const HEADER_CRC_AT: usize = RESERVED_AT + 4;
 const _: () = assert!(HEADER_CRC_AT + 4 == HEADER_BYTES);
+const _: () = assert!(HEADER_BYTES <= BLOCK_BYTES, "block 0 holds the header");
 
 /// What block 0 of a segment says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

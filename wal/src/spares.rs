@@ -40,14 +40,18 @@ impl Spare {
         Self { path, stale_stamp, checked: true }
     }
 
+    /// The number in its name; `None` where that is none of a spare.
+    fn number(&self) -> Option<u64> {
+        names::parse_spare(self.path.rsplit('/').next().unwrap_or_default())
+    }
+
     /// What becomes a segment is a spare by its name, and holds nothing but zeros or one earlier
     /// life.
     ///
     /// # Panics
     /// Where it is not: a segment that is in use would be written over (W7).
     fn assert_unused(&self) {
-        let name = self.path.rsplit('/').next().unwrap_or_default();
-        assert!(names::parse_spare(name).is_some(), "W7: {} is no spare", self.path);
+        assert!(self.number().is_some(), "W7: {} is no spare", self.path);
         assert!(self.checked || self.stale_stamp == 0, "W8: {} may hold two lives", self.path);
     }
 }
@@ -73,6 +77,8 @@ impl Pool {
         spare.assert_unused();
         let known = self.spares.iter().any(|other| other.path == spare.path);
         assert!(!known, "W7: {} is a spare twice", spare.path);
+        let number = spare.number();
+        assert!(number < Some(self.next_number), "W7: {} is given to another, too", spare.path);
         self.spares.push_back(spare);
     }
 }
@@ -102,6 +108,7 @@ impl Spares {
     pub(crate) fn adopt(device: &dyn Device, control: &Control, closed: bool) -> io::Result<Self> {
         let trusted = closed || planted::has(Bug::FileReusedAfterError);
         let segment_bytes = control.format.segment_bytes;
+        assert!(segment_bytes.is_multiple_of(BLOCK), "a spare is read by whole blocks");
         let mut pool = Pool {
             spares: VecDeque::new(),
             next_number: 1,

@@ -16,6 +16,8 @@ use crate::sync::{AtomicBool, Ordering};
 const PASSED_ON_MS: u64 = 5;
 /// With nothing left to seal the committer looks up this seldom.
 const IDLE_MS: u64 = 1_000;
+const _: () = assert!(PASSED_ON_MS < IDLE_SEAL_MS, "who was left behind is woken before all else");
+const _: () = assert!(IDLE_SEAL_MS < IDLE_MS, "an idle log is sealed before it is left alone");
 /// How long a full disk is left alone before a spare is tried again.
 const DISK_FULL_RETRY_MS: u64 = 1_000;
 

@@ -116,12 +116,15 @@ pub(crate) struct Evidence {
 }
 
 /// The decision table.
+///
+/// # Panics
+/// Where it would serve a log that something vouches against, whatever its lines say.
 pub(crate) fn classify(evidence: &Evidence) -> Case {
     let Evidence { found, promised_beyond, damage_too_far, anything_beyond, .. } = *evidence;
     if evidence.clean == CleanWitness::Differs {
         return Case::CleanEndMoved;
     }
-    match (promised_beyond, found) {
+    let case = match (promised_beyond, found) {
         (true, Found::Unreadable) => Case::UnreadablePromised,
         (true, Found::BrokenLink) => Case::BrokenLink,
         (true, _) => Case::PromisedDamage,
@@ -131,7 +134,10 @@ pub(crate) fn classify(evidence: &Evidence) -> Case {
         // Nothing was being written: what lies beyond is what an earlier life of the file left.
         (false, _) if evidence.clean == CleanWitness::Agrees => Case::CleanEnd,
         (false, _) => Case::TornTail,
-    }
+    };
+    assert!(!case.serves() || !promised_beyond, "W3: {case:?} takes back what was promised");
+    assert!(!case.serves() || !damage_too_far, "W9: {case:?} for more than can be in flight");
+    case
 }
 
 #[cfg(test)]

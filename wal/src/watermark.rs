@@ -60,6 +60,11 @@ impl PassOn {
 /// Waiters that a wait wakes when it ends: a thread that waited for itself alone is held up by few
 /// wake-ups, and yet thousands are woken in a few steps.
 const PASSED_ON: usize = 4;
+const _: () = assert!(PASSED_ON > 1, "a chain of one wake-up after the other takes for ever");
+const _: () = assert!(
+    PassOn::USUAL.begin <= PassOn::USUAL.together_max,
+    "more waiters are woken the fewer there are"
+);
 
 struct Mark {
     durable: AtomicU64,

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::command::{ActivityFigures, Reservation};
 use super::event::{Definition, Figures, RefundScope, Status};
 use super::ids::{ActivityId, Ordinal, Position, ReservationId, UserId, attempt_of};
-use super::limits::EXPIRY_GRACE_MS_MAX;
+use super::limits::{EXPIRY_GRACE_MS_MAX, ID_MAX};
 use super::publication::Publication;
 use super::reservation::Slot;
 use super::side::{
@@ -275,9 +275,15 @@ impl Activity {
         payment.map_or(("", payment_no, ""), |it| (&it.channel, payment_no, &it.transaction))
     }
 
-    /// What a reservation costs. It was accepted only where this stays below 2^53.
+    /// What a reservation costs.
+    ///
+    /// # Panics
+    /// Where that is more than a JSON parser reads exactly: no such reservation is accepted, and
+    /// the price stays what it was then.
     pub(super) fn amount(&self, slot: &Slot) -> u64 {
-        self.terms.price.saturating_mul(u64::from(slot.quantity()))
+        let amount = self.terms.price.saturating_mul(u64::from(slot.quantity()));
+        assert!(amount <= ID_MAX, "a reservation that costs {amount} was accepted");
+        amount
     }
 
     /// What is known of a reservation that no order could hold.

@@ -19,6 +19,14 @@ macro_rules! codes {
                 match code { $($code => Some(Self::$variant),)* _ => None }
             }
         }
+
+        const _: () = {
+            let mut at = 0;
+            while at < $name::ALL.len() {
+                assert!($name::ALL[at].code() as usize == at, "codes are given from 0 on");
+                at += 1;
+            }
+        };
     };
 }
 

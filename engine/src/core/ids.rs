@@ -15,7 +15,7 @@
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroU64};
 
-use super::limits::{ID_MAX, ORDER_PREFIX_MAX, ORDINAL_BITS};
+use super::limits::{ID_MAX, ORDER_PREFIX_MAX, ORDINAL_BITS, PAYMENT_ATTEMPTS_MAX};
 use super::order_no::OrderNo;
 
 macro_rules! id {
@@ -171,7 +171,11 @@ impl OrderPrefix {
     }
 
     /// The payment number of the `attempt`-th payment (0..=99) of `id`.
+    ///
+    /// # Panics
+    /// Where the attempt has more than two digits: the number would be read as another's.
     pub fn payment_no(self, id: ReservationId, attempt: u8) -> String {
+        assert!(attempt <= PAYMENT_ATTEMPTS_MAX, "payment {attempt} of {id} has no number");
         format!("{}{attempt:02}", self.order_no(id))
     }
 }

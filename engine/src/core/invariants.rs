@@ -8,8 +8,11 @@
 
 use super::activity::Activity;
 use super::event::Status;
-use super::ids::{ActivityId, Position};
+use super::ids::{ActivityId, Position, ReservationId};
+use super::limits::UNITS_MAX;
+use super::reservation::Slot;
 use super::shard::Shard;
+use super::side::RefundStatus;
 
 impl Activity {
     /// Holds what no event may break.
@@ -55,6 +58,36 @@ impl Activity {
         assert!(self.dead_letters.len() <= reservations, "{id} has dead letters of nothing");
     }
 
+    /// What a purchase cannot break, and every other event might.
+    ///
+    /// # Panics
+    /// Where it is broken.
+    pub(super) fn assert_beside(&self, id: ActivityId) {
+        assert!(self.total <= UNITS_MAX, "SQL has no column for the units of activity {id}");
+        let publishes_itself = self.flags.on_sale && !self.schedule_over;
+        assert!(!publishes_itself, "activity {id} is on sale and waits to be published");
+        let reservations = self.slots.len() + self.adopted.len();
+        assert!(self.users.count() <= reservations, "W17: {id} has users without reservations");
+        let Some((created_ms, first)) = self.adopted_unpaid.first() else { return };
+        let waits = self.adopted.get(first).map(|it| (it.slot.status(), it.slot.created_ms()));
+        assert!(waits == Some((Status::Reserved, *created_ms)), "W17: {id} waits for {first}");
+    }
+
+    /// An event has made `status` of a reservation, so that the timer waits for it no more, and
+    /// what is paid has its payment.
+    ///
+    /// # Panics
+    /// Where it has not.
+    pub(super) fn assert_moved(&self, id: ReservationId, status: Status) {
+        let slot = self.slot(id);
+        assert!(slot.map(Slot::status) == Some(status), "reservation {id} is not {status:?}");
+        let is_paid = status == Status::Confirmed;
+        assert!(!is_paid || self.payments.contains_key(&id), "{id} is paid by no payment");
+        let timer = slot.map(|slot| (slot.created_ms(), id));
+        let waits = timer.is_some_and(|timer| self.adopted_unpaid.contains(&timer));
+        assert!(!waits, "W17: the timer would give {id} back, which is {status:?}");
+    }
+
     /// Positions are dense (W4): a reservation's id says where it lies, and nothing else does.
     ///
     /// # Panics
@@ -66,6 +99,23 @@ impl Activity {
 }
 
 impl Shard {
+    /// A refund that waits for its provider is listed, and no other one is: else money would never
+    /// go back, or twice.
+    ///
+    /// # Panics
+    /// Where it is not so.
+    pub(super) fn assert_listed(
+        &self,
+        id: ActivityId,
+        reservation: ReservationId,
+        refund_no: &str,
+    ) {
+        let refund = self.refund(id, reservation, refund_no);
+        let is_open = refund.is_some_and(|it| it.status == RefundStatus::Requested);
+        let is_listed = self.open_refund(reservation, refund_no).is_some();
+        assert!(is_open == is_listed, "refund {refund_no} is open: {is_open}, listed: {is_listed}");
+    }
+
     /// The record `shard_seq` was the last to happen here, and lists show nothing later.
     ///
     /// # Panics
@@ -112,10 +162,104 @@ mod tests {
     }
 
     fn breaks(break_it: impl FnOnce(&mut Activity)) -> bool {
+        is_broken(break_it, |it| it.assert_conserved(id()))
+    }
+
+    fn is_broken(break_it: impl FnOnce(&mut Activity), check: impl FnOnce(&Activity)) -> bool {
         let mut activity = activity();
         break_it(&mut activity);
-        let check = std::panic::AssertUnwindSafe(|| activity.assert_conserved(id()));
+        let check = std::panic::AssertUnwindSafe(|| check(&activity));
         std::panic::catch_unwind(check).is_err()
+    }
+
+    fn own(position: u32) -> ReservationId {
+        ReservationId::compose(Ordinal::new(1).unwrap(), Position::new(position).unwrap())
+    }
+
+    #[test]
+    fn what_no_purchase_can_break_is_found_as_well() {
+        let breaks = |break_it: fn(&mut Activity)| is_broken(break_it, |it| it.assert_beside(id()));
+        assert!(!breaks(|_| ()), "as it is, it holds");
+        assert!(breaks(|it| it.total = UNITS_MAX + 1));
+        assert!(breaks(|it| it.flags.on_sale = true), "it would be published once more");
+        assert!(!breaks(|it| (it.flags.on_sale, it.schedule_over) = (true, true)));
+        assert!(breaks(|it| {
+            for user in [8, 9] {
+                let slot = Slot::new(UserId::new(user).unwrap(), 1, 0, 0, 1);
+                it.users.adopt(&slot, 1, own(1), &it.slots, it.ordinal);
+            }
+        }));
+        assert!(breaks(|it| _ = it.adopted_unpaid.insert((5, own(1)))), "none was adopted");
+    }
+
+    #[test]
+    fn a_reservation_that_is_not_where_its_event_put_it_is_found() {
+        let confirmed = |break_it: fn(&mut Activity)| {
+            let confirm = |it: &mut Activity| {
+                it.slots.get_mut(0).unwrap().set_status(Status::Confirmed, 1);
+                it.payments.insert(own(1), "p".into());
+                break_it(it);
+            };
+            is_broken(confirm, |it| it.assert_moved(own(1), Status::Confirmed))
+        };
+        assert!(!confirmed(|_| ()), "as it is, it holds");
+        assert!(confirmed(|it| _ = it.payments.remove(&own(1))), "paid by nothing");
+        assert!(confirmed(|it| _ = it.adopted_unpaid.insert((0, own(1)))), "and given back later");
+        let is_there = |it: &Activity| it.assert_moved(own(1), Status::Confirmed);
+        assert!(is_broken(|_| (), is_there), "it is unpaid");
+        let is_none = |it: &Activity| it.assert_moved(own(2), Status::Confirmed);
+        assert!(is_broken(|_| (), is_none), "it is not there");
+    }
+
+    #[test]
+    #[should_panic(expected = "W17")]
+    fn units_of_somebody_who_never_reserved_are_found() {
+        activity().users.set_held(UserId::new(8).unwrap(), 1);
+    }
+
+    #[test]
+    fn a_refund_that_is_open_or_listed_and_not_both_is_found() {
+        use super::super::event::RefundScope;
+        use super::super::request::RequestHasher;
+        use super::super::shard::{Place, ShardSeed};
+        use super::super::side::{OpenRefund, Refund};
+
+        let requests = RequestHasher::new(&[3; 16]);
+        let user = UserId::new(9).unwrap();
+        let is_found = |status: Option<RefundStatus>, listed: bool| {
+            let mut shard = Shard::new(ShardSeed { table_seed: 1, requests });
+            let mut activity = activity();
+            let (scope, restock, free_limit) = (RefundScope::Order, false, false);
+            let key = || (own(1), Box::from("f"));
+            if let Some(status) = status {
+                let refund = Refund { scope, restock, free_limit, status };
+                activity.refunds.insert(key(), refund);
+            }
+            shard.places.insert(id(), Place::Live(Box::new(activity)));
+            if listed {
+                let refund = OpenRefund {
+                    activity: id(),
+                    user,
+                    scope,
+                    restock,
+                    free_limit,
+                    channel: Box::default(),
+                    payment_no: Box::default(),
+                    transaction: Box::default(),
+                    amount: 1,
+                    requested_ms: 1,
+                    shard_seq: 1,
+                };
+                shard.open_refunds.insert(key(), refund);
+            }
+            let check = std::panic::AssertUnwindSafe(|| shard.assert_listed(id(), own(1), "f"));
+            std::panic::catch_unwind(check).is_err()
+        };
+        assert!(!is_found(None, false) && !is_found(Some(RefundStatus::Requested), true));
+        assert!(!is_found(Some(RefundStatus::Settled), false));
+        assert!(is_found(Some(RefundStatus::Requested), false), "its money never goes back");
+        assert!(is_found(Some(RefundStatus::Settled), true), "its money goes back twice");
+        assert!(is_found(None, true));
     }
 
     #[test]

@@ -121,3 +121,19 @@ const _: () = assert!(TITLE_BYTES_MAX + 2 * ACTOR_BYTES_MAX + 1024 <= EVENT_BYTE
 const _: () = assert!(CALLBACK_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
 const _: () = assert!(CONTROL_VALUE_BYTES_MAX + CONTROL_KEY_BYTES_MAX + 1024 <= EVENT_BYTES_MAX);
 const _: () = assert!(SHARDS_MAX as usize * 10 + 1024 <= EVENT_BYTES_MAX);
+const _: () = assert!(
+    REFUND_NO_RESERVED_PREFIX.len() + 32 <= REFUND_NO_BYTES_MAX,
+    "a refund of our own is numbered by the hash of its transaction"
+);
+const _: () = assert!(
+    PAYMENT_TTL_MS_MIN <= EXPIRY_GRACE_MS_MAX && EXPIRY_GRACE_MS_MAX <= PAYMENT_TTL_MS_MAX,
+    "a start leaves buyers some of their time, and no more than they had"
+);
+const _: () = assert!(
+    TIME_MS_MAX <= u64::MAX - PAYMENT_TTL_MS_MAX - ARCHIVE_AFTER_MS,
+    "no deadline wraps around"
+);
+const _: () = assert!(
+    CONTROL_KEY_BYTES_MAX + CONTROL_VALUE_BYTES_MAX <= CONTROL_LISTED_BYTES_MAX,
+    "the longest entry finds room in an empty list"
+);

@@ -4,12 +4,15 @@ use std::fmt;
 use std::ops::Deref;
 
 use super::ids::ReservationId;
-use super::limits::ID_MAX;
+use super::limits::{ID_MAX, ORDER_NO_BYTES_MAX, ORDER_PREFIX_MAX};
 
 /// Digits of a reservation's id in an order number.
 const ID_DIGITS: usize = 17;
 /// Digits of an order number, with a prefix of three.
 const DIGITS_MAX: usize = ID_DIGITS + 3;
+const _: () = assert!(ID_MAX < 100_000_000_000_000_000, "an id has no more than 17 digits");
+const _: () = assert!(ORDER_PREFIX_MAX <= 999, "a prefix has no more than three digits");
+const _: () = assert!(DIGITS_MAX <= ORDER_NO_BYTES_MAX, "our numbers are as short as adopted ones");
 
 /// An order number. One that was given here takes no memory of its own: every purchase is told its
 /// number, and none allocates.

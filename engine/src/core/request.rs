@@ -6,6 +6,9 @@ use super::limits::REQUEST_ID_BYTES_MAX;
 
 /// Words of eight bytes of the longest id that is hashed by [`Form`].
 const WORDS_MAX: usize = REQUEST_ID_BYTES_MAX / 8;
+const _: () = assert!(WORDS_MAX * 8 == REQUEST_ID_BYTES_MAX, "each byte of an id counts");
+const _: () = assert!(WORDS_MAX < 1 << (128 - 60 - 64), "the sums of a form fit 128 bits");
+const _: () = assert!(REQUEST_ID_BYTES_MAX <= 255, "an id's length stands in one byte");
 
 /// The prime 2^127 - 1.
 const PRIME: u128 = (1 << 127) - 1;

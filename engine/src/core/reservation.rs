@@ -73,13 +73,28 @@ impl Slot {
     }
 
     /// Changes the status at `at_ms`.
+    ///
+    /// # Panics
+    /// Where no reservation goes that way: what is paid stays so, whatever becomes of the money,
+    /// and what was given back can only be paid after all.
     pub(super) fn set_status(&mut self, status: Status, at_ms: u64) {
+        let before = self.status();
+        let goes_on = match before {
+            Status::Reserved => true,
+            Status::RolledBack(_) => status == Status::Confirmed,
+            Status::Confirmed => false,
+        };
+        assert!(goes_on, "a reservation that is {before:?} cannot become {status:?}");
         self.status = status.code();
         self.updated_ms = Millis48::new(at_ms);
     }
 
     /// Counts a payment opened.
+    ///
+    /// # Panics
+    /// Where it was counted before: two payments would have one number.
     pub(super) fn set_attempts(&mut self, attempts: u8) {
+        assert!(attempts >= self.attempts, "payment {attempts} after {}", self.attempts);
         self.attempts = attempts;
     }
 
@@ -166,8 +181,43 @@ mod tests {
         statuses.extend(RestoreReason::ALL.iter().copied().map(Status::RolledBack));
         for (at, status) in statuses.into_iter().enumerate() {
             let at_ms = 0x1234_5678_9ABC - at as u64;
+            slot = Slot::new(user, 3, hash, TIME_MS_MAX, 9);
             slot.set_status(status, at_ms);
             assert_eq!((slot.status(), slot.updated_ms()), (status, at_ms));
         }
+    }
+
+    fn slot(status: Status) -> Slot {
+        let mut slot = Slot::new(UserId::new(7).unwrap(), 1, 0, 0, 1);
+        slot.set_status(status, 1);
+        slot
+    }
+
+    #[test]
+    fn what_is_paid_stays_so_and_what_was_given_back_can_only_be_paid_after_all() {
+        use Status::{Confirmed, Reserved, RolledBack};
+        let (late, again) = (RolledBack(RestoreReason::Timeout), RolledBack(RestoreReason::Admin));
+        for (from, to, goes) in [
+            (Reserved, Confirmed, true),
+            (Reserved, late, true),
+            (late, Confirmed, true),
+            (late, Reserved, false),
+            (late, again, false),
+            (Confirmed, Reserved, false),
+            (Confirmed, late, false),
+            (Confirmed, Confirmed, false),
+        ] {
+            let mut slot = slot(from);
+            let step = std::panic::AssertUnwindSafe(|| slot.set_status(to, 2));
+            assert_eq!(std::panic::catch_unwind(step).is_ok(), goes, "{from:?} to {to:?}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "payment 1 after 2")]
+    fn a_payment_that_has_another_s_number_is_a_bug() {
+        let mut slot = slot(Status::Reserved);
+        slot.set_attempts(2);
+        slot.set_attempts(1);
     }
 }

@@ -174,6 +174,7 @@ impl Shard {
         let due_ms_min = next(0).map_or(u64::MAX, |(due_ms, _)| due_ms);
         let due = next(serving_since_ms);
         self.due_ms_min = due_ms_min;
+        assert!(due.is_none_or(|(due_ms, _)| due_ms >= due_ms_min), "a timer would sleep past it");
         due
     }
 

@@ -58,7 +58,14 @@ impl Slots {
     }
 
     /// Keeps `chunk` for when the last one is full.
+    ///
+    /// # Panics
+    /// Where it is not empty, or of another size: a slot's index would lead beside it.
     pub(super) fn stock(&mut self, chunk: Option<Chunk>) {
+        if let Some(Chunk(slots)) = &chunk {
+            assert!(slots.is_empty(), "a chunk made ahead holds reservations of another sale");
+            assert!(slots.capacity() == CHUNK_SLOTS, "a chunk of {} slots", slots.capacity());
+        }
         self.stocked.extend(chunk);
     }
 
@@ -123,6 +130,16 @@ mod tests {
     fn each_slot_stays_where_it_was_put_in_memory_made_ahead_or_not() {
         each_slot_stays(|| None);
         each_slot_stays(|| Some(Chunk::touched()));
+    }
+
+    #[test]
+    fn a_chunk_that_is_in_use_or_of_another_size_is_a_bug() {
+        let user = UserId::new(1).unwrap();
+        let used = vec![Slot::new(user, 1, 0, 0, 1); CHUNK_SLOTS];
+        for chunk in [Chunk(used), Chunk(Vec::with_capacity(CHUNK_SLOTS + 1)), Chunk(Vec::new())] {
+            let stock = || Slots::default().stock(Some(chunk));
+            assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(stock)).is_err());
+        }
     }
 
     fn each_slot_stays(made: impl Fn() -> Option<Chunk>) {

@@ -151,8 +151,12 @@ impl Users {
     }
 
     /// Notes that `user` holds `held` units now.
+    ///
+    /// # Panics
+    /// Where `user` never reserved anything here.
     pub(super) fn set_held(&mut self, user: UserId, held: u32) {
-        let (place, _) = self.table.find(user);
+        let (place, known) = self.table.find(user);
+        assert!(known.is_some(), "W17: user {user} holds {held} units of no reservation");
         self.table.entry(place, user).held = held;
     }
 

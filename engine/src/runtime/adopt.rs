@@ -116,6 +116,8 @@ impl Engine {
                 record(&mut shard, &mut batch, COMMAND_ROOM, std::iter::once(&event), 0);
                 let brought = (reservation.old_id, reservation.order_no);
                 directory.adopt(id, activity, brought);
+                let leads_to = directory.activity_of(id);
+                assert!(leads_to == Some(activity), "{id} of {activity} leads to {leads_to:?}");
                 Ok(Adopted { id, known: false })
             }
         };
@@ -206,6 +208,7 @@ impl Engine {
         if settled {
             let event = Event { at_ms: self.decision_ms(), body: Body::Archived { activity: id } };
             record(&mut shard, &mut batch, COMMAND_ROOM, std::iter::once(&event), 0);
+            assert!(shard.tombstone(id).is_some(), "activity {id} left nothing behind");
         }
         Ok(self.pending(index, &shard, settled))
     }

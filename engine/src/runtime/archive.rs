@@ -97,7 +97,11 @@ impl Engine {
             return 0;
         }
         let seqs = control.sinks().map(|(_, sink)| sink.shards.get(&index).copied());
-        seqs.map(Option::unwrap_or_default).min().unwrap_or_default()
+        let covered = seqs.map(Option::unwrap_or_default).min().unwrap_or_default();
+        drop(control);
+        let last = self.inner.log.last_seq(index);
+        assert!(covered <= last, "W13: sinks hold {covered} records of shard {index}, of {last}");
+        covered
     }
 
     /// What an activity adopted is forgotten with it, and with the snapshots that follow so is

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
 use parking_lot::{Mutex, MutexGuard, RwLock};
+use wal::limits::{BATCH_FRAME_DIVISOR, FRAME_BYTES_MAX, RECORD_BYTES_MAX};
 use wal::{
     AbortOnPanic, Batch, Busy, Class, Log, LogIdentity, LogUnavailable, Lsn, RECORD_HEADER_BYTES,
     Ticket,
@@ -48,6 +49,9 @@ pub(crate) const PURCHASE_ROOM: usize =
 /// [`COMMAND_ROOM`].
 pub(crate) const RESTORE_ROOM: usize =
     wal::record_bytes(RECORD_HEADER_BYTES + 96) + wal::record_bytes(RECORD_HEADER_BYTES + 32);
+
+const _: () = assert!(COMMAND_ROOM <= FRAME_BYTES_MAX / BATCH_FRAME_DIVISOR, "it fits a frame");
+const _: () = assert!(wal::record_bytes(EVENT_BYTES_MAX) <= RECORD_BYTES_MAX, "it is a record");
 
 /// An engine; clones are the same engine.
 #[derive(Clone)]

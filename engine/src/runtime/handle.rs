@@ -5,7 +5,7 @@
 //! and no hand-over. While somebody else commits it waits for that commit, and then finds its own
 //! records taken along or commits them.
 
-use wal::{Batch, Busy, Class, LogUnavailable};
+use wal::{Batch, Busy, Class, Committed, LogUnavailable};
 
 use super::engine::Engine;
 use super::pending::Pending;
@@ -38,6 +38,9 @@ impl Engine {
     ///
     /// # Errors
     /// [`LogUnavailable`] where the log failed first: the outcome is unknown.
+    ///
+    /// # Panics
+    /// Where nothing is left to be committed and the answer is still not durable (W1).
     pub fn commit_until<T>(&self, mut pending: Pending<T>) -> Result<T, LogUnavailable> {
         loop {
             match pending.try_durable() {
@@ -45,7 +48,10 @@ impl Engine {
                 Err(later) => pending = later,
             }
             // What it rests on was appended before: this commit takes it, or found it taken.
-            self.commit()?;
+            if self.commit()? == Committed::Nothing {
+                let told = pending.try_durable();
+                return told.unwrap_or_else(|_| panic!("W1: what an answer rests on is nowhere"));
+            }
         }
     }
 

@@ -13,8 +13,8 @@ use wal::limits::{
     BATCH_FRAME_DIVISOR, FRAME_BYTES_MAX, IN_FLIGHT_BYTES_MAX, SEGMENT_BYTES_DEFAULT,
 };
 use wal::{
-    Format, Log, Lsn, OnFatal, Opening, PosixDevice, Progress, Rejection, RetentionLimits,
-    SinkClass,
+    CONTROL_SHARD, Format, Log, Lsn, OnFatal, Opening, PosixDevice, Progress, Rejection,
+    RetentionLimits, SinkClass,
 };
 
 use super::ahead::has_cores;
@@ -32,6 +32,8 @@ use super::supplies::Supplies;
 use crate::core::ids::OrderPrefix;
 use crate::core::limits::{MEMORY_AHEAD_BYTES_MAX, SHARDS_DEFAULT, SHARDS_MAX};
 use crate::core::request::RequestHasher;
+
+const _: () = assert!(SHARDS_MAX <= wal::limits::SHARDS_MAX, "the log has a lane for each shard");
 
 /// Exit code of a process whose log has failed.
 const EXIT_LOG_FAILED: i32 = 4;
@@ -301,6 +303,7 @@ impl Inner {
         house: House,
         provisions: Provisions,
     ) -> Self {
+        assert_held(&log, &replayed);
         let ordered = Ordered::new(log.format().shard_count, &replayed.control);
         let controls = Controls::new(&replayed.control, clock.now_ms());
         let shard = |shard| CachePadded::new(Mutex::new(shard));
@@ -326,6 +329,22 @@ impl Inner {
             archives: AtomicBool::new(false),
         }
     }
+}
+
+/// What was replayed is what the log holds, shard by shard: a decision on any other state would be
+/// appended behind records that it knows nothing of.
+///
+/// # Panics
+/// Where it is not.
+fn assert_held(log: &Log, replayed: &Replayed<()>) {
+    let shards = usize::from(log.format().shard_count);
+    assert!(replayed.shards.len() == shards, "W14: state of {} shards", replayed.shards.len());
+    for (index, shard) in (0..).zip(&replayed.shards) {
+        let (applied, last) = (shard.applied_seq(), log.last_seq(index));
+        assert!(applied == last, "W14: shard {index} holds {applied} records of {last}");
+    }
+    let (applied, last) = (replayed.control.applied_seq(), log.last_seq(CONTROL_SHARD));
+    assert!(applied == last, "W14: the controls hold {applied} records of {last}");
 }
 
 /// The state in the newest snapshot that loads, or the one before the first record.

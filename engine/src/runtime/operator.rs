@@ -37,7 +37,7 @@ impl Engine {
             shard.activity(id).map(|activity| ActivityView::live(id, activity))
         })?;
         if let Some(for_sale) = accepted {
-            directory.insert(ordinal, id);
+            assert!(directory.insert(ordinal, id), "ordinal {} is given twice", ordinal.get());
             self.inner.provisions.expect(id, for_sale);
         }
         Ok(pending.map(|told| told?.ok_or(Refusal::UnknownActivity)))

@@ -308,7 +308,8 @@ impl Provider {
                 }
             }
         };
-        provisions.books.lock().running = true;
+        let runs = std::mem::replace(&mut provisions.books.lock().running, true);
+        assert!(!runs, "one thread at a time is busy with what is due");
         let builder = std::thread::Builder::new().name("engine-provide".to_owned());
         let handle = builder.spawn(body).map_err(OpenError::Thread)?;
         Ok(Self { provisions, handle: Some(handle) })

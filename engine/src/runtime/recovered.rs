@@ -53,10 +53,15 @@ impl Recovered {
     ///
     /// # Errors
     /// [`OpenError`]: the log's I/O failed, or there are no threads.
+    ///
+    /// # Panics
+    /// Where the state is not that of the log's last record: a fault of this program (W14).
     pub fn finish(self) -> Result<(Engine, OpenReport), OpenError> {
         let Self { judged, replayed, owner, clocks, retention, sinks, house, provisions, threads } =
             self;
         let (log, report) = judged.finish()?;
+        let replayed_to = report.snapshot_lsn.plus(replayed.records);
+        assert!(replayed_to == report.last_lsn, "W14: the state is that of LSN {replayed_to}");
         let report = OpenReport {
             log: report,
             records: replayed.records,

@@ -76,6 +76,8 @@ impl Engine {
         let event = Event { at_ms: self.inner.clock.now_ms(), body };
         let is_durable = |(shard, seq): &(u16, u64)| *seq <= self.inner.log.durable_seq(*shard);
         assert!(marks.iter().all(is_durable), "sink {sink} holds what the log does not: {marks:?}");
+        let is_within = |(_, seq): &(u16, u64)| *seq <= lsn.0;
+        assert!(marks.iter().all(is_within), "W13: sink {sink} is at {lsn} and beyond: {marks:?}");
         assert_eq!(codec::check(&event), Ok(()), "a sink's note must be one that can be read");
         let shard_seq = {
             let mut control = self.inner.control.lock();
@@ -147,6 +149,8 @@ impl Engine {
         };
         log.register_sink(keeps, SinkClass::MustDeliver)?;
         log.sink_confirmed(keeps, lsn);
+        let keeps_it = |it: &SinkState| it.name == keeps && it.confirmed_lsn <= lsn;
+        assert!(log.sinks().iter().any(keeps_it), "W7: nobody keeps the log behind {lsn}");
         let ends = if keeps == one { other } else { one };
         if place(ends).is_some() { log.drop_sink(ends) } else { Ok(()) }
     }

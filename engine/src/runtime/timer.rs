@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use wal::limits::IN_FLIGHT_BYTES_MAX;
 use wal::{AbortOnPanic, Busy, Class, Ticket};
 
 use super::engine::{COMMAND_ROOM, Engine, Inner, RESTORE_ROOM, record};
@@ -26,6 +27,11 @@ const GIVE_BACKS_PER_HOLD: usize = 128;
 /// Holds whose give-backs are not yet durable: some 4,000 give-backs, well below what may be in
 /// flight. A whole sale that times out at once must leave room for those who buy meanwhile.
 const HOLDS_IN_FLIGHT_MAX: usize = 32;
+const _: () = assert!(
+    ((HOLDS_IN_FLIGHT_MAX + 1) * GIVE_BACKS_PER_HOLD * RESTORE_ROOM) as u64
+        <= IN_FLIGHT_BYTES_MAX / 2,
+    "those who buy meanwhile have room"
+);
 
 /// Ticks between two looks for activities that publish themselves.
 const PUBLISH_TICKS: u32 = 5;
@@ -137,6 +143,7 @@ impl Engine {
                     {
                         return;
                     }
+                    assert!(in_flight.len() <= HOLDS_IN_FLIGHT_MAX, "buyers are left some room");
                 }
                 _ => return,
             }

@@ -4,6 +4,7 @@
 
 use super::{Parts, Tail};
 use crate::block::BLOCK;
+use crate::control::Control;
 use crate::frame::{FrameHeader, FrameSpec};
 use crate::ids::SegmentId;
 use crate::limits::BLOCK_BYTES;
@@ -30,6 +31,29 @@ impl Tail {
         assert!(header.segment_id == self.control.active_segment, "CONTROL names another segment");
         assert!(header.stamp == self.control.active_stamp, "CONTROL names another life of it");
         assert!(header.epoch == self.control.epoch, "W11: the segment is another incarnation's");
+    }
+
+    /// Behind a clean end no frame is left that nothing later vouches for, but where the segment
+    /// has no room for a watermark: damage to it could not be told from a torn tail.
+    ///
+    /// # Panics
+    /// Where one is.
+    pub(super) fn assert_promised(&self) {
+        let room = self.control.format.segment_bytes - self.offset;
+        assert!(self.promised || room < BLOCK, "W6: a clean end behind a frame without a promise");
+    }
+
+    /// What CONTROL says of the log is there to be found: the next start holds the log against each
+    /// of these, and refuses one that is short of any.
+    ///
+    /// # Panics
+    /// Where it is not there.
+    pub(super) fn assert_witnesses(&self) {
+        let Control { active_segment, oldest_needed_segment: oldest, .. } = self.control;
+        assert!(oldest <= active_segment.plus(1), "W7: what the log begins with is not there");
+        let Some(end) = self.control.clean_end else { return };
+        assert!(end.segment == active_segment, "a clean end in a segment that is not the last");
+        assert!(end.offset.is_multiple_of(BLOCK), "a clean end inside a frame");
     }
 
     /// A frame is what was meant, and the next one by the rule that recovery reads by: a frame that
@@ -69,6 +93,9 @@ impl Tail {
         assert!(header.segment_id > self.control.active_segment, "W7: a segment is begun once");
         let reused = header.stamp == header.stale_stamp && !planted::has(Bug::StampNotRenewed);
         assert!(!reused, "W8: two lives of a file under one stamp");
+        let end = header.prev_end_offset;
+        let is_end = (FRAMES_AT..=header.segment_bytes).contains(&end) && end.is_multiple_of(BLOCK);
+        assert!(is_end || sealed == SegmentId(0), "W9: no frame ends at the seal");
         let Some((before, _)) = &self.segment else { return };
         assert!(before.segment_id == sealed, "W9: a seal closes the segment that was filled");
         assert!(before.epoch <= header.epoch, "W11: an epoch never falls");

@@ -16,6 +16,7 @@ use crate::sync::Mutex;
 
 /// As much as a disk takes at full speed.
 const PIECE_BYTES: usize = 1 << 20;
+const _: () = assert!((PIECE_BYTES as u64).is_multiple_of(BLOCK), "a piece is whole blocks");
 
 /// Pieces that wait to be looked at; one more is being read.
 const PIECES_AHEAD: usize = 2;

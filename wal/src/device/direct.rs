@@ -44,6 +44,8 @@ const PROBE_TIME_MAX: Duration = Duration::from_millis(250);
 
 /// Direct writes cost the processor less: this much slower (in hundredths) they are still better.
 const DIRECT_PERCENT_MAX: u64 = 105;
+const _: () =
+    assert!(DIRECT_PERCENT_MAX >= 100, "of two that are as fast the cheaper one is taken");
 
 /// How segments are to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -18,6 +18,8 @@ use crate::block::{BLOCK, Blocks};
 /// What the disk is given at once: a sync beside it waits no longer than for another frame. With
 /// four times as much the slowest hundredth of them took twenty times as long.
 const PIECE_BYTES: u64 = 256 << 10;
+const _: () =
+    assert!(PIECE_BYTES.is_multiple_of(BLOCK), "what goes past the cache is whole blocks");
 
 /// Makes `path`, replacing what is there, a file of `bytes` zeros, and syncs it.
 pub(super) fn create(path: &Path, bytes: u64) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::record::RECORD_HEADER_BYTES;
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 
 /// Records of one lane that go into a frame together.
@@ -112,8 +113,10 @@ impl LaneState {
     /// Goes on in a chunk of `bytes`, an empty buffer; the chunk before it.
     ///
     /// # Panics
-    /// Where that chunk does not end with the lane's last record.
+    /// Where that chunk does not end with the lane's last record, or the buffer still holds what
+    /// another left in it: that would be committed again.
     fn replace_open(&mut self, bytes: Vec<u8>) -> Chunk {
+        assert!(bytes.is_empty(), "W4: a chunk begins with the records of another");
         assert!(self.open.last_seq == self.last_seq, "W4: what is taken was appended");
         std::mem::replace(&mut self.open, Chunk { bytes, ..Chunk::default() })
     }
@@ -130,6 +133,9 @@ impl Full {
         self.taken_seq += u64::from(chunk.records);
         assert!(self.taken_seq == chunk.last_seq, "W4: a lane's chunks leave in order, each once");
         assert!(chunk.bytes.len().is_multiple_of(8), "records are aligned");
+        let headers_bytes = chunk.records as usize * RECORD_HEADER_BYTES;
+        assert!(chunk.records > 0, "nothing is taken that holds no record");
+        assert!(chunk.bytes.len() >= headers_bytes, "a chunk counts more records than it holds");
         Some(chunk)
     }
 }
@@ -139,7 +145,7 @@ mod tests {
     use super::*;
 
     fn chunk(records: u32, last_seq: u64) -> Chunk {
-        Chunk { bytes: vec![0; 8], records, last_seq }
+        Chunk { bytes: vec![0; records as usize * RECORD_HEADER_BYTES], records, last_seq }
     }
 
     #[test]
@@ -149,7 +155,7 @@ mod tests {
         lane.close_open(&mut lane.lock(), Vec::new());
         *lane.lock() = LaneState { open: chunk(3, 9), last_seq: 9 };
         for last_seq in [6, 9] {
-            let taken = lane.take(8, true, Vec::new).map(|chunk| chunk.last_seq);
+            let taken = lane.take(64, true, Vec::new).map(|chunk| chunk.last_seq);
             assert_eq!(taken, Some(last_seq));
         }
         lane.assert_drained(9);
@@ -159,7 +165,7 @@ mod tests {
     fn a_chunk_that_leaves_twice_or_before_its_turn_is_a_bug() {
         for (records, last_seq) in [(2, 5), (2, 7), (1, 6)] {
             let mut full = Full { taken_seq: 4, chunks: [chunk(records, last_seq)].into() };
-            assert!(panics(|| _ = full.take(8)), "{records} records up to {last_seq}");
+            assert!(panics(|| _ = full.take(64)), "{records} records up to {last_seq}");
         }
         let lane = Lane::after(4);
         *lane.lock() = LaneState { open: chunk(9, 13), last_seq: 9 };
@@ -171,13 +177,28 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_that_does_not_hold_what_it_counts_is_a_bug() {
+        for bytes in [0, RECORD_HEADER_BYTES, 2 * RECORD_HEADER_BYTES + 1] {
+            let short = Chunk { bytes: vec![0; bytes], ..chunk(2, 6) };
+            let mut full = Full { taken_seq: 4, chunks: [short].into() };
+            assert!(panics(|| _ = full.take(64)), "two records in {bytes} bytes");
+        }
+    }
+
+    #[test]
+    fn a_chunk_that_begins_with_another_s_records_is_a_bug() {
+        let mut state = LaneState { open: chunk(1, 1), last_seq: 1 };
+        assert!(panics(|| _ = state.replace_open(vec![0; RECORD_HEADER_BYTES])));
+    }
+
+    #[test]
     fn a_chunk_without_room_stays_first() {
         let lane = Lane::after(0);
         *lane.lock() = LaneState { open: chunk(1, 1), last_seq: 1 };
         lane.close_open(&mut lane.lock(), Vec::new());
         *lane.lock() = LaneState { open: chunk(1, 2), last_seq: 2 };
-        assert!(lane.take(7, true, Vec::new).is_none());
-        assert_eq!(lane.take(8, true, Vec::new).map(|it| it.last_seq), Some(1));
+        assert!(lane.take(15, true, Vec::new).is_none());
+        assert_eq!(lane.take(64, true, Vec::new).map(|it| it.last_seq), Some(1));
     }
 
     #[test]
@@ -186,8 +207,8 @@ mod tests {
         *lane.lock() = LaneState { open: chunk(1, 1), last_seq: 1 };
         let state = lane.lock();
         lane.note_long(true);
-        assert!(lane.take(8, false, Vec::new).is_none(), "it would wait for this very thread");
+        assert!(lane.take(64, false, Vec::new).is_none(), "it would wait for this very thread");
         drop(state);
-        assert!(lane.take(8, true, Vec::new).is_some());
+        assert!(lane.take(64, true, Vec::new).is_some());
     }
 }

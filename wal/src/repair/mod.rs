@@ -129,6 +129,7 @@ pub fn repair(
         let from = if *id == end.header.segment_id { end.at.offset } else { FRAMES_AT };
         last_lsn = last_lsn.max(remains(device, &control, *id, (from, first_lost), salvage));
     }
+    assert!(last_lsn.is_none_or(|last| last >= first_lost), "what is lost ends before it begins");
     let quarantine = names::quarantined(&format!("repair-{:016x}", first_lost.0));
     let mut loss = Loss {
         first_lsn: first_lost,
@@ -266,9 +267,12 @@ fn draft(device: &dyn Device, end: &End) -> Result<(), OpenError> {
     device.create_zeroed(DRAFT_PATH, end.header.segment_bytes).map_err(io)?;
     let draft = device.open(DRAFT_PATH).map_err(io)?;
     let mut piece = Blocks::new(PIECE_BLOCKS);
+    let cut = end.at.offset;
+    assert!(cut.is_multiple_of(BLOCK) && cut >= FRAMES_AT, "W9: a log is cut where a frame ends");
+    assert!(cut <= end.header.segment_bytes, "W9: a log is cut within its segment");
     let mut at = 0;
-    while at < end.at.offset {
-        let left = usize::try_from(end.at.offset - at).unwrap_or(usize::MAX);
+    while at < cut {
+        let left = usize::try_from(cut - at).unwrap_or(usize::MAX);
         let bytes = left.min(piece.bytes().len());
         let read = read_full(&*end.file, &mut piece.bytes_mut()[..bytes], at).map_err(io)?;
         if read < bytes {

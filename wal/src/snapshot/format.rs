@@ -61,7 +61,7 @@
 use crate::checksum;
 use crate::fields::Fields;
 use crate::ids::{Epoch, LogUuid, Lsn};
-use crate::limits::FRAME_BYTES_MAX;
+use crate::limits::{BLOCK_BYTES, FRAME_BYTES_MAX};
 
 /// A piece with its header: what a reader holds in memory at once.
 pub(super) const PIECE_BYTES_MAX: usize = FRAME_BYTES_MAX;
@@ -85,6 +85,9 @@ const LOG_UUID_AT: usize = LSN_AT + 8;
 const CREATED_AT: usize = LOG_UUID_AT + 16;
 const HEADER_RESERVED_AT: usize = CREATED_AT + 8;
 const HEADER_CRC_AT: usize = HEADER_BYTES - 4;
+
+const _: () = assert!(HEADER_RESERVED_AT == 72 && HEADER_CRC_AT == 124, "the table is the layout");
+const _: () = assert!(HEADER_BYTES <= BLOCK_BYTES, "the header is one block");
 
 /// What the first block says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,6 +166,7 @@ const PAYLOAD_CRC_AT: usize = INDEX_AT + 8;
 const PIECE_RESERVED_AT: usize = PAYLOAD_CRC_AT + 4;
 const PIECE_CRC_AT: usize = PIECE_RESERVED_AT + 8;
 const _: () = assert!(PIECE_CRC_AT + 4 == PIECE_HEADER_BYTES);
+const _: () = assert!(PIECE_BYTES_MAX.is_multiple_of(BLOCK_BYTES), "a full piece has its padding");
 const _: () = assert!(
     PIECE_HEADER_BYTES + ITEM_HEADER_BYTES + u16::MAX as usize <= PIECE_BYTES_MAX,
     "the longest item fits a piece"
@@ -233,6 +237,7 @@ const TOTAL_CRC_AT: usize = CHAIN_AT + 4;
 const FOOTER_RESERVED_AT: usize = TOTAL_CRC_AT + 4;
 const FOOTER_CRC_AT: usize = FOOTER_RESERVED_AT + 12;
 const _: () = assert!(FOOTER_CRC_AT + 4 == FOOTER_BYTES);
+const _: () = assert!(FOOTER_BYTES <= BLOCK_BYTES, "the footer is one block");
 
 /// What the last block says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -24,7 +24,11 @@ impl Log {
     ///
     /// # Errors
     /// The disk's; nothing is set aside then.
+    ///
+    /// # Panics
+    /// Where less is wished for than is needed.
     pub fn reserve_room(&self, needed: u64, wished: u64) -> io::Result<()> {
+        assert!(needed <= wished, "{wished} bytes are wished for, {needed} needed");
         let device = &*self.parts().device;
         if reserved(device)? >= needed {
             return Ok(());

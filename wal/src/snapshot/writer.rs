@@ -23,6 +23,7 @@ use crate::planted::{self, Bug};
 
 /// Bytes written between two syncs.
 const SYNC_EVERY_BYTES: u64 = 1 << 20;
+const _: () = assert!(SYNC_EVERY_BYTES >= BLOCK, "no block is synced twice for its own sake");
 
 /// A lane of a snapshot, as its owner knows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,6 +113,7 @@ impl SnapshotWriter {
             _ => CONTROL_SHARD,
         };
         assert!(lane.shard == expected, "lanes ascend, each once");
+        assert!(self.lanes <= u32::from(shard_count), "nothing comes behind the control lane");
         self.end_lane()?;
         self.lanes += 1;
         self.records += lane.seq;
@@ -134,6 +136,7 @@ impl SnapshotWriter {
         item.clear();
         item.extend_from_slice(&[0, 0, kind.0, kind.1]);
         write(&mut item);
+        assert!(item.get(2..4) == Some(&[kind.0, kind.1]), "a body stands behind its item's head");
         let length = u16::try_from(item.len() - ITEM_HEADER_BYTES)
             .unwrap_or_else(|_| panic!("an item of {} bytes", item.len()));
         item[..2].copy_from_slice(&length.to_le_bytes());
@@ -175,6 +178,8 @@ impl SnapshotWriter {
         let foot = footer.encode();
         self.piece.bytes_mut()[..foot.len()].copy_from_slice(&foot);
         self.write(foot.len())?;
+        assert!(self.offset == file_bytes, "a snapshot's foot names another length than it has");
+        assert!(self.pieces >= u64::from(self.lanes), "each lane has a piece, if an empty one");
         let early = planted::has(Bug::SnapshotRenamedBeforeSync);
         if !early {
             self.file.sync_data()?;
@@ -203,6 +208,7 @@ impl SnapshotWriter {
         assert!(last || self.piece_items > 0, "only the end of a lane may be empty");
         let stamp = self.header.stamp;
         let payload = &self.piece.bytes()[PIECE_HEADER_BYTES..self.piece_bytes];
+        assert!((self.piece_items == 0) == payload.is_empty(), "a piece's bytes are its items");
         let header = PieceHeader {
             shard: lane.shard,
             last,

@@ -37,14 +37,19 @@ impl Default for Demand {
 
 impl Demand {
     /// How many spares there should be.
+    ///
+    /// # Panics
+    /// Where it is fewer than a sale needs to go on, or more than a disk is asked for.
     pub(super) fn target(&self) -> usize {
         let by_sale = self.foreseen.saturating_add(SPARES).min(SPARES_MAX);
-        match (self.foreseen, self.outruns) {
+        let target = match (self.foreseen, self.outruns) {
             _ if self.extra_denied => SPARES,
             (0, _) => self.by_rate,
             (_, true) => by_sale.max(self.by_rate),
             (_, false) => by_sale,
-        }
+        };
+        assert!((SPARES..=SPARES_MAX).contains(&target), "{target} spares wanted");
+        target
     }
 
     /// Notes that a segment is begun.

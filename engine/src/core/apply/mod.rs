@@ -194,6 +194,7 @@ pub fn apply_hashed(
         Entry::Vacant(vacant) => {
             let activity = operator::create(&event.body, &now, tables)?;
             activity.assert_conserved(id);
+            activity.assert_beside(id);
             vacant.insert(Place::Live(Box::new(activity)));
             None
         }
@@ -210,6 +211,7 @@ pub fn apply_hashed(
             Place::Live(activity) => {
                 change(activity, &event.body, &now)?;
                 activity.changed(id, durable_seq, shard_seq);
+                activity.assert_beside(id);
                 if matches!(event.body, Body::ActivityEdited { .. }) {
                     let terms = Arc::clone(&activity.terms);
                     activity.published_terms.set(durable_seq, shard_seq, terms);

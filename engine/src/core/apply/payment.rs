@@ -100,6 +100,7 @@ pub(super) fn moved(activity: &mut Activity, body: &Body<'_>, now: &Now) -> Resu
         slot.set_status(it.status, now.at_ms);
     }
     activity.advance_unpaid();
+    activity.assert_moved(reservation, it.status);
     Ok(())
 }
 

@@ -130,5 +130,7 @@ pub(super) fn adopted(
     if !payment_no.is_empty() {
         activity.payments.insert(reservation, payment_no.into());
     }
+    let found = activity.find_request(user, now.request_hash);
+    assert!(found == Some(reservation), "a repeat of the request of {reservation} buys anew");
     Ok(())
 }

@@ -92,6 +92,9 @@ pub(super) fn check_listed(shard: &Shard, body: &Body<'_>) -> Result<(), ApplyEr
 }
 
 /// Keeps the list of what the provider has yet to settle, once an event has been applied.
+///
+/// # Panics
+/// Where list and refund no longer agree.
 pub(super) fn note(shard: &mut Shard, event: &Event<'_>, shard_seq: u64) {
     match event.body {
         Body::RefundRequested {
@@ -128,11 +131,15 @@ pub(super) fn note(shard: &mut Shard, event: &Event<'_>, shard_seq: u64) {
                 requested_ms: event.at_ms,
                 shard_seq,
             };
-            shard.open_refunds.insert((reservation, refund_no.into()), it);
+            let before = shard.open_refunds.insert((reservation, refund_no.into()), it);
+            assert!(before.is_none(), "refund {refund_no} is asked for while it is open");
+            shard.assert_listed(activity, reservation, refund_no);
         }
-        Body::RefundSettled { reservation, refund_no, .. }
-        | Body::RefundFailed { reservation, refund_no, .. } => {
-            shard.open_refunds.remove(&(reservation, refund_no.into()));
+        Body::RefundSettled { activity, reservation, refund_no, .. }
+        | Body::RefundFailed { activity, reservation, refund_no, .. } => {
+            let ended = shard.open_refunds.remove(&(reservation, refund_no.into()));
+            assert!(ended.is_some(), "refund {refund_no} ends and was never open");
+            shard.assert_listed(activity, reservation, refund_no);
         }
         _ => {}
     }

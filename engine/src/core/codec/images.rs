@@ -59,6 +59,7 @@ macro_rules! layout {
         /// # Panics
         /// Where a field is outside its bounds: state never is.
         pub fn encode_image(image: &Image<'_>, out: &mut Vec<u8>) {
+            let start = out.len();
             let mut writer = Writer::new(out);
             match *image {
                 $(Image::$image { $($field),* } => {
@@ -68,6 +69,12 @@ macro_rules! layout {
                 })*
             }
             writer.flush();
+            // Of all of a shop's state, so in release builds the digest alone says it.
+            debug_assert_eq!(
+                decode_image(image_kind(image), IMAGE_VERSION, &out[start..]).as_ref(),
+                Ok(image),
+                "W14: an image must read back"
+            );
         }
 
         #[inline(always)]

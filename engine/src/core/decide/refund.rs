@@ -163,7 +163,10 @@ pub(super) fn settle<'a>(
         RefundStatus::Settled => return Ok(Decision::Done(Answer::Refund(known))),
         RefundStatus::Failed => return Err(Refusal::RefundNotOpen),
     }
+    let moves = known.restock || known.free_limit;
+    assert!(known.scope == RefundScope::Order || !moves, "W17: money that paid nothing has units");
     let Some(activity) = shard.activity(id) else {
+        assert!(!moves, "W17: units of activity {id} would move, which is archived");
         let open = shard.open_refund(reservation, refund_no).ok_or(Refusal::UnknownRefund)?;
         return Ok(one(Body::RefundSettled {
             activity: id,

@@ -82,9 +82,15 @@ impl Images {
     }
 
     /// The image at `index` among those that are neither reservations nor users.
-    pub(super) fn other(&self, index: usize) -> Option<Image<'_>> {
-        let (&Other { kind, version }, body) = self.others.get(index)?;
-        decode_image(kind, version, body).ok()
+    ///
+    /// # Panics
+    /// Where it is not what was [pushed](Self::push), and decoded then: left out, it would be
+    /// missing in the state that a start begins with (W14).
+    pub(super) fn other(&self, index: usize) -> Image<'_> {
+        let image =
+            self.others.get(index).map(|(it, body)| decode_image(it.kind, it.version, body));
+        let Some(Ok(image)) = image else { panic!("W14: image {index} is not what it was") };
+        image
     }
 
     /// Empties it; the memory stays.

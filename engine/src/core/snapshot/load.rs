@@ -86,11 +86,11 @@ impl ShardLoader {
                     self.live(image_kinds::USER)?.add_users(these, stock)?;
                     users = others;
                 }
-                Run::Other(index) => {
-                    images.other(index).map_or(Ok(()), |image| self.take_other(&image))?;
-                }
+                Run::Other(index) => self.take_other(&images.other(index))?,
             }
         }
+        let left = reservations.len() + users.len();
+        assert!(left == 0, "W14: {left} images of a snapshot are in no run");
         Ok(())
     }
 
@@ -310,7 +310,7 @@ impl ControlLoader {
         images.runs.iter().try_for_each(|run| match *run {
             Run::Reservations(_) => Err(LoadError::OutOfPlace { kind: image_kinds::RESERVATION }),
             Run::Users(_) => Err(LoadError::OutOfPlace { kind: image_kinds::USER }),
-            Run::Other(index) => images.other(index).map_or(Ok(()), |image| self.take_one(&image)),
+            Run::Other(index) => self.take_one(&images.other(index)),
         })
     }
 

@@ -3,7 +3,7 @@
 use super::Image;
 use crate::core::activity::{Activity, Flags};
 use crate::core::control::{Control, Setting, Sink};
-use crate::core::event::ShardMarks;
+use crate::core::event::{ShardMarks, Status};
 use crate::core::ids::{ActivityId, Ordinal, Position, ReservationId};
 use crate::core::reservation::Slot;
 use crate::core::shard::{Shard, Tombstone};
@@ -111,7 +111,8 @@ fn walk_activity<E>(
         refunds,
         dead_letters,
         adopted,
-        adopted_unpaid: _,
+        // Not written: it follows from what is adopted.
+        adopted_unpaid,
         published: _,
         published_terms: _,
     } = activity;
@@ -130,6 +131,8 @@ fn walk_activity<E>(
         definition: terms.definition(),
     })?;
     walk_reservations(*ordinal, slots, users, each)?;
+    let waiting = adopted.values().filter(|it| it.slot.status() == Status::Reserved).count();
+    assert!(adopted_unpaid.len() == waiting, "W14: the timer of {id} cannot be made anew");
     for (id, one) in adopted {
         each(adopted_image(*id, one))?;
     }
@@ -159,14 +162,21 @@ fn walk_reservations<E>(
     users: &Users,
     each: &mut impl FnMut(Image<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    for (index, slot) in slots.iter().enumerate() {
-        let position = Position::after(index);
+    let mut written = 0;
+    for slot in slots.iter() {
+        let position = Position::after(written);
         let position = position.unwrap_or_else(|| unreachable!("every slot has a position"));
         each(reservation(ReservationId::compose(ordinal, position), slot))?;
+        written += 1;
     }
-    users.iter().try_for_each(|User { id: user, held, last }| {
-        each(Image::User { user: *user, held: *held, last: *last })
-    })
+    assert!(written == slots.len(), "W14: {written} of {} reservations are written", slots.len());
+    let mut written = 0;
+    for User { id: user, held, last } in users.iter() {
+        each(Image::User { user: *user, held: *held, last: *last })?;
+        written += 1;
+    }
+    assert!(written == users.count(), "W14: {written} of {} users are written", users.count());
+    Ok(())
 }
 
 fn opening(reservation: ReservationId, payment: &Payment) -> Image<'_> {

@@ -130,10 +130,15 @@ impl Batch {
     }
 
     /// The record at `index` among those that are no purchases.
-    pub(super) fn other(&self, index: usize) -> Option<Record<'_>> {
-        let (&Other { lsn, kind, kind_version, shard, shard_seq }, body) =
-            self.others.get(index)?;
-        Some(Record { lsn, kind, kind_version, shard, shard_seq, body })
+    ///
+    /// # Panics
+    /// Where there is none: a record would be left out of the state (W14).
+    pub(super) fn other(&self, index: usize) -> Record<'_> {
+        let Some((other, body)) = self.others.get(index) else {
+            panic!("W14: record {index} of a batch is gone")
+        };
+        let &Other { lsn, kind, kind_version, shard, shard_seq } = other;
+        Record { lsn, kind, kind_version, shard, shard_seq, body }
     }
 
     /// Whether it is to be taken before more is added.

@@ -109,6 +109,9 @@ impl<W: Witness> Replayed<W> {
     }
 
     /// Puts a shard that was loaded from a snapshot into its place.
+    ///
+    /// # Panics
+    /// Where there is none, or records were taken before (W14).
     pub(crate) fn put(&mut self, index: u16, shard: Shard) {
         for (id, activity) in shard.activities() {
             self.directory.insert(activity.ordinal(), id);
@@ -120,9 +123,10 @@ impl<W: Witness> Replayed<W> {
         for (id, tombstone) in shard.tombstones() {
             self.directory.insert_archived(tombstone.ordinal, id);
         }
-        if let Some(place) = self.shards.get_mut(usize::from(index)) {
-            *place = shard;
-        }
+        let place = self.shards.get_mut(usize::from(index));
+        let Some(place) = place else { panic!("W14: the log has no shard {index}") };
+        assert!(place.applied_seq() == 0, "W14: shard {index} is loaded over what is there");
+        *place = shard;
     }
 
     /// Takes over the control state that was loaded from a snapshot.
@@ -153,12 +157,12 @@ impl Stage for Replayed<()> {
                     purchases = others;
                 }
                 Run::Other(index) => {
-                    if let Some(record) = batch.other(index) {
-                        self.take(&record).map_err(|why| (record.lsn, why))?;
-                    }
+                    let record = batch.other(index);
+                    self.take(&record).map_err(|why| (record.lsn, why))?;
                 }
             }
         }
+        assert!(purchases.is_empty(), "W14: {} purchases are in no run", purchases.len());
         Ok(())
     }
 }

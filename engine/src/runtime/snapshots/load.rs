@@ -68,7 +68,8 @@ impl Loader {
 /// Lanes on their way to state.
 struct Loading<'a, W> {
     state: &'a mut Replayed<W>,
-    loader: Option<Loader>,
+    /// Of the lane that was begun, and is not whole yet.
+    loader: Option<(u16, Loader)>,
 }
 
 impl<W: Witness + Send> Stage for Loading<'_, W> {
@@ -78,7 +79,9 @@ impl<W: Witness + Send> Stage for Loading<'_, W> {
     fn apply(&mut self, batch: &Batch) -> Result<(), LoadError> {
         let Some(lane) = &batch.lane else { return Ok(()) };
         let seed = self.state.seed;
-        let loader = self.loader.get_or_insert_with(|| Loader::new(lane, seed));
+        let begun = self.loader.get_or_insert_with(|| (lane.shard, Loader::new(lane, seed)));
+        let (shard, loader) = begun;
+        assert!(*shard == lane.shard, "W14: images of lane {} among those of {shard}", lane.shard);
         match &mut self.state.supplies {
             Some(supplies) => loader.take(&batch.images, supplies)?,
             None => loader.take(&batch.images, &mut ())?,
@@ -86,7 +89,7 @@ impl<W: Witness + Send> Stage for Loading<'_, W> {
         if !batch.last {
             return Ok(());
         }
-        match self.loader.take() {
+        match self.loader.take().map(|(_, loader)| loader) {
             Some(Loader::Shard(shard)) => {
                 self.state.put(lane.shard, shard.finish(lane.digest)?);
             }
@@ -111,7 +114,9 @@ pub(crate) fn load<W: Witness + Send>(
     let mut loading = Loading { state, loader: None };
     let (read, loaded) = beside(&mut loading, alone, |feed| read(reader, feed, wanted));
     loaded?;
-    read
+    read?;
+    assert!(loading.loader.is_none(), "W14: a lane of a snapshot has no end");
+    Ok(())
 }
 
 /// Reads lanes and gives their images to `feed`, as long as it takes them.

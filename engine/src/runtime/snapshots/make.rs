@@ -200,6 +200,7 @@ impl Engine {
             }
             state.apply(&batch).map_err(rejected)?;
             batch.clear();
+            assert!(frame.last_lsn <= to, "W14: the segment sealed at {to} ends inside a frame");
             if frame.last_lsn == to {
                 return Ok(frame.chain);
             }
@@ -267,6 +268,8 @@ fn groups(
         one.end().checked_add(1) == Some(*next.start())
     };
     assert!(groups.is_sorted_by(is_next), "W14: each shard is in one group: {groups:?}");
+    let (begin, end) = (groups.first().map(|it| *it.start()), groups.last().map(|it| *it.end()));
+    assert!((begin, end) == (Some(0), Some(CONTROL_SHARD)), "W14: a lane is in none: {groups:?}");
     Ok(groups)
 }
 
