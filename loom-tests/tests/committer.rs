@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use loom::thread;
 use wal::device::sim::{Fault, FaultKind, Image, SimDevice};
-use wal::model::{commit_passing_on, wait_for_work};
+use wal::model::{commit_passing_on, stop_waiting, wait_for_work};
 use wal::{
     Busy, Class, Committed, Format, Log, LogUnavailable, Lsn, OWNER_BYTES, OpenOptions, Ticket,
 };
@@ -15,7 +15,7 @@ const FORMAT: Format = Format {
     shard_count: 1,
     frame_bytes_max: 4 << 10,
     in_flight_bytes_max: 4 << 10,
-    segment_bytes: 12 << 10,
+    segment_bytes: 20 << 10,
     owner: [0; OWNER_BYTES],
 };
 
@@ -38,8 +38,10 @@ fn append(log: &Log) -> Result<Ticket, Busy> {
     append_with_room(log, 24)
 }
 
+/// Commands share a chunk up to so much.
+const CHUNK_BYTES: usize = FORMAT.frame_bytes_max as usize / 4;
 /// A quarter of a chunk: the committing thread does not wait for a batch with room for so much.
-const LONG_BYTES: usize = FORMAT.frame_bytes_max as usize / 4 / 4;
+const LONG_BYTES: usize = CHUNK_BYTES / 4;
 
 fn append_long(log: &Log) -> Ticket {
     append_with_room(log, LONG_BYTES).expect("there is room")
@@ -120,6 +122,59 @@ fn what_waits_below_a_long_batch_that_comes_to_nothing_is_not_forgotten() {
         committer.join().expect("the committer does not panic");
         assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(1), 1));
     });
+}
+
+/// A long batch of two commands that do not share a chunk, whose caller may commit.
+fn append_two_chunks(log: &Log, caller_commits: bool) -> Ticket {
+    let mut batch = log.begin(0, LONG_BYTES, Class::Reserved).expect("there is room");
+    if caller_commits {
+        batch.caller_commits();
+    }
+    let mut append = || {
+        batch.command(CHUNK_BYTES);
+        batch.append((1, 1), |out| out.extend_from_slice(b"body"))
+    };
+    append();
+    Ticket { shard: 0, shard_seq: append() }
+}
+
+fn a_record_beside_a_batch_of_two_chunks(caller_commits: bool) {
+    loom::model(move || {
+        let log = log();
+        let committer = {
+            let log = log.clone();
+            thread::spawn(move || pass_on_until(&log, 3))
+        };
+        let other = {
+            let log = log.clone();
+            thread::spawn(move || {
+                let ticket = append_two_chunks(&log, caller_commits);
+                if caller_commits {
+                    while let Ok(Committed::Frame { .. }) = log.commit() {}
+                    assert!(log.durable_seq(0) >= ticket.shard_seq, "W1: its records are nowhere");
+                } else {
+                    assert_eq!(log.wait_for_commit(ticket), Ok(()));
+                }
+            })
+        };
+        let ticket = append(&log).expect("there is room");
+        assert_eq!(log.wait_for_commit(ticket), Ok(()));
+        other.join().expect("the other caller does not panic");
+        // Nobody rings for what a caller commits.
+        stop_waiting(&log);
+        committer.join().expect("the committer does not panic");
+        assert_eq!((log.durable_lsn(), log.durable_seq(0)), (Lsn(3), 3));
+    });
+}
+
+#[test]
+fn a_record_beside_a_long_batch_is_not_forgotten() {
+    a_record_beside_a_batch_of_two_chunks(false);
+}
+
+#[test]
+fn a_record_beside_a_long_batch_whose_caller_commits_is_not_forgotten() {
+    a_record_beside_a_batch_of_two_chunks(true);
 }
 
 #[test]

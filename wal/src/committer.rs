@@ -144,8 +144,9 @@ impl Tail {
         self.rotate(parts, sealed).map_err(|failure| self.fail(parts, failure))
     }
 
-    /// Makes what is waiting durable, in one frame, and publishes it, waking all who wait for it or
-    /// having it passed on.
+    /// Makes what is waiting durable, in one frame, and publishes it. `pass_on` is the committing
+    /// thread's: it has wake-ups passed on, and waits for no long batch, since it is rung when one
+    /// has more. Whoever else commits wakes all, and waits for what holds a lane: it may be theirs.
     pub(crate) fn commit(
         &mut self,
         parts: &Parts,
@@ -158,7 +159,6 @@ impl Tail {
         let frame_bytes_max = self.control.format.frame_bytes_max as usize;
         let payload = &mut self.frame.bytes_mut()[frame::HEADER_BYTES..frame_bytes_max];
         self.marks.clear();
-        // Who does nothing else is rung when a long batch has more; others commit what is theirs.
         let waits = pass_on.is_none();
         let taken = parts.intake.take(self.start_lane, waits, payload, &mut self.marks);
         if taken.records == 0 {
@@ -195,7 +195,8 @@ impl Tail {
     fn look_ahead(&mut self, parts: &Parts) -> Result<(), LogUnavailable> {
         let format = &self.control.format;
         let in_flight = format.in_flight_bytes_max;
-        // Frames are at least three quarters full (a chunk is a quarter at most), then padded.
+        // A half more for headers and padding: a long batch has a frame for each of its chunks
+        // (`limits` holds what they cost against it).
         let needed = in_flight + in_flight / 2 + 2 * u64::from(format.frame_bytes_max);
         let room = format.segment_bytes - self.offset;
         if room >= needed.min(format.segment_bytes / 2) || parts.spares.len() > 0 {

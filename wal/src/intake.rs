@@ -14,7 +14,9 @@ use crossbeam_utils::CachePadded;
 use crate::bell::Bell;
 use crate::error::Busy;
 use crate::ids::Lsn;
-use crate::limits::{BATCH_FRAME_DIVISOR, CONTROL_SHARD, IN_FLIGHT_RESERVED_DIVISOR};
+use crate::limits::{
+    BATCH_FRAME_DIVISOR, CONTROL_SHARD, IN_FLIGHT_RESERVED_DIVISOR, LONG_CHUNK_DIVISOR,
+};
 use crate::pool::Pool;
 use crate::sync::{AtomicBool, AtomicU64, Ordering};
 
@@ -59,10 +61,6 @@ impl Admission {
 /// Buffers that are kept beside one for each lane: two batches whose chunks are on their way do
 /// with them, and memory that comes and goes is cleared each time it comes.
 const CHUNKS_ON_THEIR_WAY: usize = 2 * BATCH_FRAME_DIVISOR;
-
-/// A batch that has room for so much of a chunk (a quarter) takes longer to fill than a committer
-/// to wake up: it is not waited for, and it is worth a chunk of its own.
-const LONG_CHUNK_DIVISOR: usize = 4;
 
 /// Records waiting to be committed.
 pub(crate) struct Intake {
@@ -150,10 +148,17 @@ impl Intake {
         if is_long {
             lane.note_long(true);
         }
-        let keeps_others = is_long && state.open.records > 0;
-        let (held, rings) = (Some(state), true);
-        let used = 0;
-        Ok(Batch { intake: self, lane, held, shard, reserved, used, is_long, keeps_others, rings })
+        Ok(Batch {
+            intake: self,
+            lane,
+            keeps_others: is_long && state.open.records > 0,
+            held: Some(state),
+            shard,
+            reserved,
+            used: 0,
+            is_long,
+            rings: true,
+        })
     }
 
     /// Copies chunks of all lanes, round robin from lane `start`, into `payload`, as many as fit.
@@ -171,7 +176,7 @@ impl Intake {
         for lane in (0..count).map(|step| (start + step) % count) {
             let next = |room| self.lanes[lane].take(room, waits, || self.pool.take());
             while let Some(chunk) = next(payload.len() - taken.bytes) {
-                copy(&mut payload[taken.bytes..][..chunk.bytes.len()], &chunk.bytes);
+                chunk.copy_to(&mut payload[taken.bytes..]);
                 taken.bytes += chunk.bytes.len();
                 taken.records += chunk.records;
                 match marks.last_mut() {
@@ -272,15 +277,6 @@ impl Intake {
     /// Waits until something was appended, or about `timeout_ms`. Tells whether something was.
     pub(crate) fn wait(&self, timeout_ms: u64) -> bool {
         self.bell.wait(timeout_ms)
-    }
-}
-
-/// Copies in pieces that the C library copies with vector instructions: a longer one it leaves to
-/// `rep movsb`, which is no faster and which a counter of instructions takes for one a byte.
-fn copy(to: &mut [u8], from: &[u8]) {
-    const PIECE_BYTES: usize = 2048;
-    for (to, from) in to.chunks_mut(PIECE_BYTES).zip(from.chunks(PIECE_BYTES)) {
-        to.copy_from_slice(from);
     }
 }
 

@@ -19,6 +19,10 @@ pub const IN_FLIGHT_RESERVED_DIVISOR: u64 = 8;
 /// frame takes whole batches and no command is split (the divisor leaves room for its neighbours).
 pub const BATCH_FRAME_DIVISOR: usize = 4;
 
+/// A batch that has room for so much of a chunk (a quarter) takes longer to fill than a committer
+/// to wake up: the committing thread does not wait for it, and it is worth a chunk of its own.
+pub(crate) const LONG_CHUNK_DIVISOR: usize = 4;
+
 /// A segment unless a directory was formatted otherwise.
 pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
 
@@ -99,6 +103,17 @@ const _: () = assert!(
     SEGMENT_BYTES_DEFAULT / 2 >= IN_FLIGHT_BYTES_MAX * 3 / 2 + 2 * FRAME_BYTES_MAX as u64,
     "a spare is looked for while the segment has room for all that is in flight"
 );
+const _: () = {
+    // Two chunks of a batch, one after the other, are more than a full one, and a long batch leaves
+    // a remainder: no more chunks than the smallest long batches that fit have.
+    let long_bytes_min = FRAME_BYTES_MAX / BATCH_FRAME_DIVISOR / LONG_CHUNK_DIVISOR;
+    let frames = IN_FLIGHT_BYTES_MAX.div_ceil(long_bytes_min as u64);
+    // Of each the header, and padding of less than a block.
+    assert!(
+        frames * 2 * BLOCK_BYTES as u64 <= IN_FLIGHT_BYTES_MAX / 2,
+        "what is in flight fits the room that is looked ahead, were each chunk a frame of its own"
+    );
+};
 const _: () = assert!(RECORD_BYTES_MAX < FRAME_BYTES_MAX / BATCH_FRAME_DIVISOR);
 const _: () = assert!(RECORD_BYTES_MAX <= u16::MAX as usize && RECORD_BYTES_MAX.is_multiple_of(8));
 const _: () = assert!(SPARES_RESERVED < SPARES && SPARES <= SPARES_MAX);

@@ -173,7 +173,9 @@ impl Log {
     /// is committing it commits by itself. A lone caller is thus answered after one durable write,
     /// without waking another thread and being woken by it, which on an idle machine takes as long
     /// as the write. Who commits already is waited for; what is appended meanwhile is the
-    /// committer's, whom every append rings.
+    /// committer's, whom every batch rings. Not for one whose [caller
+    /// commits](crate::Batch::caller_commits): nobody is rung for it, so that caller must
+    /// [commit](Log::commit) until it is told.
     pub fn wait_durable(&self, ticket: Ticket) -> Result<(), LogUnavailable> {
         let lane = self.lane(ticket.shard);
         loop {

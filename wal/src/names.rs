@@ -14,6 +14,8 @@ pub(crate) const DIRS: [&str; 3] = [WAL_DIR, SNAP_DIR, QUARANTINE_DIR];
 const SEGMENT_PREFIX: &str = "seg-";
 const SPARE_PREFIX: &str = "spare-";
 const SUFFIX: &str = ".log";
+/// Beyond it a name is none that a log has given: the numbers behind it would run out.
+const SPARE_NUMBER_MAX: u64 = u64::MAX / 2;
 const DRAFT_SUFFIX: &str = ".tmp";
 const SNAPSHOT_PREFIX: &str = "snap-";
 const SNAPSHOT_SUFFIX: &str = ".snap";
@@ -57,7 +59,7 @@ pub(crate) fn parse_segment(name: &str) -> Option<SegmentId> {
 
 /// The number of the spare that a name in [`WAL_DIR`] stands for.
 pub(crate) fn parse_spare(name: &str) -> Option<u64> {
-    parse(name, SPARE_PREFIX, SUFFIX)
+    parse(name, SPARE_PREFIX, SUFFIX).filter(|number| *number <= SPARE_NUMBER_MAX)
 }
 
 /// Whether a name in [`WAL_DIR`] is that of a spare that was never finished.
@@ -83,6 +85,9 @@ mod tests {
             assert_eq!(parse_segment(name), None, "{name}");
         }
         assert_eq!(parse_spare("spare-0000000000000001.log"), Some(1));
+        for beyond in [SPARE_NUMBER_MAX + 1, u64::MAX] {
+            assert_eq!(parse_spare(spare(beyond).strip_prefix("wal/").unwrap_or_default()), None);
+        }
         let draft = draft_of_spare(&spare(1));
         assert_eq!(draft, "wal/spare-0000000000000001.tmp");
         assert!(is_draft_of_spare(&draft[4..]) && parse_spare(&draft[4..]).is_none());

@@ -191,7 +191,7 @@ impl Judged {
             names::WAL_DIR,
         ))?;
         control.epoch = control.epoch.plus(1);
-        assert_begins(&control, &recovered, identity);
+        assert_begins(&control, &recovered);
         // Recovery held the end that was read against it.
         let closed = control.clean_end.take().is_some();
         let last_segment = recovered.end.map_or(SegmentId(0), |end| end.segment);
@@ -250,18 +250,16 @@ impl Judged {
     }
 }
 
-/// What a new incarnation begins with: an epoch that no segment has, the log from its oldest
-/// segment on, and the name under which its sinks were asked for their places.
+/// What a new incarnation begins with: an epoch that no segment has, and the log from its oldest
+/// segment on.
 ///
 /// # Panics
 /// Where it begins otherwise.
-fn assert_begins(control: &Control, recovered: &Recovered, foretold: LogIdentity) {
+fn assert_begins(control: &Control, recovered: &Recovered) {
     let epochs = recovered.headers.iter().map(|header| header.epoch);
     assert!(epochs.max() < Some(control.epoch), "W11: an epoch is begun once");
     let oldest = recovered.headers.first().map(|header| header.segment_id);
     assert!(oldest.is_none_or(|id| id == control.oldest_needed_segment), "W7: none is missing");
-    let identity = LogIdentity { uuid: control.log_uuid, epoch: control.epoch };
-    assert!(identity == foretold, "W12: sinks were asked about another incarnation");
 }
 
 pub(crate) fn io_error<'a>(

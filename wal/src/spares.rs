@@ -382,6 +382,7 @@ fn is_all_zero(device: &dyn Device, path: &str, bytes: u64) -> bool {
 mod tests {
     use super::*;
     use crate::device::sim::{Image, SimDevice};
+    use crate::testing;
 
     #[test]
     fn a_spare_beyond_the_usual_number_never_fills_the_disk_and_its_lack_is_no_lack_of_room() {
@@ -424,6 +425,23 @@ mod tests {
         assert!(!is_all_zero(&SimDevice::new(image.clone()), &names::spare(2), SEGMENT));
         image.make_unreadable(&path, 5);
         assert!(!is_all_zero(&SimDevice::new(image), &path, SEGMENT));
+    }
+
+    /// Nobody has made it: whoever numbers spares after it would soon run out of numbers.
+    #[test]
+    fn a_stray_file_with_the_last_number_of_all_is_no_spare() {
+        let device = testing::disk();
+        testing::open(&device).0.close().unwrap();
+        let mut image = device.image();
+        for number in [u64::MAX - 1, u64::MAX] {
+            image.set_content(
+                &names::spare(number),
+                &vec![0; testing::FORMAT.segment_bytes as usize],
+            );
+        }
+        let (log, _) = testing::open(&SimDevice::new(image));
+        while log.make_spare().unwrap() == SpareMade::Made {}
+        assert!(log.has_enough_spares());
     }
 
     #[test]

@@ -115,9 +115,8 @@ impl Engine {
                 let event = Event { at_ms: self.decision_ms(), body };
                 record(&mut shard, &mut batch, COMMAND_ROOM, std::iter::once(&event), 0);
                 let brought = (reservation.old_id, reservation.order_no);
-                directory.adopt(id, activity, brought);
-                let leads_to = directory.activity_of(id);
-                assert!(leads_to == Some(activity), "{id} of {activity} leads to {leads_to:?}");
+                let leads_to = directory.adopt(id, activity, brought);
+                assert!(leads_to == activity, "{id} of {activity} leads to {leads_to}");
                 Ok(Adopted { id, known: false })
             }
         };

@@ -63,18 +63,19 @@ impl Directory {
 
     /// Notes that `activity` adopted `reservation`, with the numbers that it brought. An id with an
     /// ordinal is one of a lost log: the ordinal leads to the activity from then on, and is used.
+    /// Returns the activity that the id led to before, else this one.
     pub(crate) fn adopt(
         &mut self,
         reservation: ReservationId,
         activity: ActivityId,
         (old_id, order_no): (u64, &str),
-    ) {
+    ) -> ActivityId {
         let ordinal = reservation.ordinal();
-        if ordinal == Ordinal::ADOPTED {
-            self.adopted.insert(reservation, activity);
+        let leads_to = if ordinal == Ordinal::ADOPTED {
+            self.adopted.insert(reservation, activity).unwrap_or(activity)
         } else {
-            self.by_ordinal.entry(ordinal).or_insert(activity);
-        }
+            *self.by_ordinal.entry(ordinal).or_insert(activity)
+        };
         if !order_no.is_empty() {
             self.adopted_orders.insert(order_no.into(), reservation);
         }
@@ -88,6 +89,7 @@ impl Directory {
             let given = u32::try_from(reservation.get()).unwrap_or(u32::MAX);
             self.fresh_above = self.fresh_above.min(given.saturating_sub(1));
         }
+        leads_to
     }
 
     /// Notes that `activity`, with `ordinal`, is archived; whether no other one has its ordinal.

@@ -308,10 +308,14 @@ impl Provider {
                 }
             }
         };
-        let runs = std::mem::replace(&mut provisions.books.lock().running, true);
-        assert!(!runs, "one thread at a time is busy with what is due");
-        let builder = std::thread::Builder::new().name("engine-provide".to_owned());
-        let handle = builder.spawn(body).map_err(OpenError::Thread)?;
+        let handle = {
+            let mut books = provisions.books.lock();
+            assert!(!books.running, "one thread at a time is busy with what is due");
+            let builder = std::thread::Builder::new().name("engine-provide".to_owned());
+            let handle = builder.spawn(body).map_err(OpenError::Thread)?;
+            books.running = true;
+            handle
+        };
         Ok(Self { provisions, handle: Some(handle) })
     }
 }

@@ -42,6 +42,10 @@ const SHARDS: u16 = 2;
 const RECORDS: u64 = 2;
 /// Body of a record.
 const BODY_BYTES: usize = 8;
+/// Records share a chunk up to so much, a quarter of a frame.
+const CHUNK_BYTES: usize = FORMAT.frame_bytes_max as usize / 4;
+/// The committing thread does not wait for a batch that has room for so much, a quarter of a chunk.
+const LONG_BYTES: usize = CHUNK_BYTES / 4;
 /// Operations of the disk within which a fault is drawn: about as many as a schedule needs.
 const FAULT_WITHIN: u64 = 40;
 
@@ -64,20 +68,38 @@ fn open(sim: &SimDevice) -> Log {
     Log::open(device, options, &mut |_| Ok(())).expect("an empty disk takes a log").0
 }
 
+/// Draws the next batch where `left` records are: the room it reserves, and how many it appends.
+/// More than one never share a chunk.
+fn draw_batch(left: u64) -> (usize, u64) {
+    let drawn = shuttle::rand::thread_rng().gen_range(0..3);
+    match drawn {
+        0 => (record_bytes(BODY_BYTES), 1),
+        1 => (LONG_BYTES, 1),
+        _ => (LONG_BYTES, left),
+    }
+}
+
 /// Appends a shard's records and hands each ticket to the shard's waiter.
 fn call(log: &Log, shard: u16, tickets: &mpsc::Sender<Ticket>, told: &Told) {
-    for seq in 1..=RECORDS {
-        let room = record_bytes(BODY_BYTES);
+    let mut next = 1;
+    while next <= RECORDS {
+        let (room, count) = draw_batch(RECORDS + 1 - next);
         match log.begin(shard, room, Class::Reserved) {
             Ok(mut batch) => {
-                batch.command(room);
-                let body = (u64::from(shard) << 32 | seq).to_le_bytes();
-                let shard_seq = batch.append((1, 1), |out| out.extend_from_slice(&body));
+                let seqs = next..next + count;
+                for seq in seqs.clone() {
+                    batch.command(if count > 1 { CHUNK_BYTES } else { room });
+                    let body = (u64::from(shard) << 32 | seq).to_le_bytes();
+                    let shard_seq = batch.append((1, 1), |out| out.extend_from_slice(&body));
+                    assert_eq!(shard_seq, seq, "W4");
+                }
                 drop(batch);
-                assert_eq!(shard_seq, seq, "W4");
-                told.asked((shard, seq));
-                // A waiter that was told of a failure waits for nothing more.
-                let _ = tickets.send(Ticket { shard, shard_seq });
+                next += count;
+                for shard_seq in seqs {
+                    told.asked((shard, shard_seq));
+                    // A waiter that was told of a failure waits for nothing more.
+                    let _ = tickets.send(Ticket { shard, shard_seq });
+                }
             }
             Err(Busy::LogUnavailable) => return,
             Err(Busy::Overloaded) => told.wrong("there is room, and the log was busy".to_owned()),

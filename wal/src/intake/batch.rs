@@ -13,7 +13,7 @@ pub struct Batch<'a> {
     pub(super) shard: u16,
     pub(super) reserved: u64,
     pub(super) used: u64,
-    /// Nobody waits for it: see [`Lane::is_long`].
+    /// The committing thread does not wait for it: see [`Lane::is_long`].
     pub(super) is_long: bool,
     /// Records of batches before it waited when it began, and the committer may have passed by.
     pub(super) keeps_others: bool,

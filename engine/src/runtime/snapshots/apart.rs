@@ -1,9 +1,10 @@
 //! Work on a thread of its own, so that the memory it took goes back to the system.
 //!
 //! A snapshot replays the sale a second time, and that copy is as large as the sale. glibc takes a
-//! thread's memory from an arena of the thread's own, and gives an arena back from its end only, as
-//! far as nothing is in use there: one small piece that lives on behind a copy keeps all of it. So
-//! the copy is made where nothing else is, and all that was made beside it ends with it.
+//! thread's memory from an arena of the thread's own, as far as there are arenas left, and gives an
+//! arena back from its end only, as far as nothing is in use there: one small piece that lives on
+//! behind a copy keeps all of it. So the copy is made where nothing else is, and all that was made
+//! beside it ends with it.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -11,8 +12,9 @@ use std::thread::{Builder, scope};
 
 use crate::planted;
 
-/// From 64 KiB on, what is given back makes glibc join an arena's free pieces and look at its end.
-const BALLAST_BYTES: usize = 128 << 10;
+/// From 64 KiB on, what is given back makes glibc join an arena's free pieces and look at its end;
+/// from 128 KiB on (its threshold for `mmap`) a piece is of no arena.
+const BALLAST_BYTES: usize = 96 << 10;
 
 /// Runs `work` on a thread of its own and waits for it.
 ///
