@@ -85,7 +85,8 @@ pub fn read(dir: &Path, source: Source) -> (Duration, u64) {
     let (mut bytes, mut sum) = (0, 0u64);
     let began = Instant::now();
     for name in files {
-        let file = device.open_uncached(&name).unwrap();
+        let length = std::fs::metadata(dir.join(&name)).unwrap().len();
+        let file = device.open_ahead(&name, 0, length).unwrap();
         let mut at = 0;
         loop {
             let read = file.read_at(piece.bytes_mut(), at).unwrap();

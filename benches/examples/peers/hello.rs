@@ -1,6 +1,5 @@
 //! The ceiling: an HTTP server that finds the end of a request and says yes, over epoll, or over
-//! io_uring by a runtime made for that. It knows no shop, no token and no disk; nothing that
-//! answers purchases over HTTP can be faster here.
+//! io_uring by a runtime made for that. It knows no shop, no token and no disk.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::SocketAddr;

@@ -34,12 +34,13 @@ fn tell(name: &str, units: u64, run: impl Fn(&Sale) -> Run, (together, bytes): (
     let (p50, p99) = (run.percentile(50), run.percentile(99));
     println!(
         "{name:32} {:>9.0}/s ({slowest:.0} to {fastest:.0})  p50 {:>7.0} us  p99 {:>7.0} us  raw \
-         write of {bytes} B {:>5.0} us  rate / raw {:.2}",
+         write of {bytes} B {:>5.0} us  rate / raw {:.2}  p50 / raw {:.2}",
         run.rate(),
         micros(p50),
         micros(p99),
         micros(raw),
         run.rate() * raw.as_secs_f64() / together as f64,
+        p50.as_secs_f64() / raw.as_secs_f64(),
     );
 }
 

@@ -131,6 +131,6 @@ pub(crate) const SHOP_MARIADB: Contender =
 /// The ceiling.
 pub(crate) const HELLO: Contender =
     Contender::new("bare epoll, no shop", |stage| shop::hello(stage, &[]));
-/// The same over io_uring.
+/// The same over io_uring, by a runtime made for that.
 pub(crate) const HELLO_URING: Contender =
-    Contender::new("bare io_uring, no shop", |stage| shop::hello(stage, &["--uring"]));
+    Contender::new("compio over io_uring, no shop", |stage| shop::hello(stage, &["--uring"]));
