@@ -3,9 +3,9 @@
 //!
 //! `shim/fail_io.c`, loaded into the server, makes the k-th sync of `orders.db` and its log fail,
 //! once or from then on, for k = 0 (none), 1, 2 and so on, and keeps a copy of each file as its
-//! last sync left it: what a power cut leaves at the least, or a little more. Purchases must go on, whoever looks
-//! must see that the sink does not, nobody may be told `ordered` of an order that those copies do
-//! not have, and a start on them makes every purchase an order, once.
+//! last sync left it: what a power cut leaves at the least, or a little more. Purchases must go on,
+//! whoever looks must see that the sink does not, nobody may be told `ordered` of an order that
+//! those copies do not have, and a start on them makes every purchase an order, once.
 //!
 //! A kernel that forgets what it could not write, so that the next sync seems to do, is no part of
 //! the shim: bridge/src/sql/sqlite_direct.rs has the answer to it, and its test.
