@@ -74,8 +74,9 @@ impl<'de> Deserialize<'de> for Instant {
     }
 }
 
-/// The wall clock in Unix seconds, for tokens alone: whatever concerns a sale is decided by the
-/// engine's clock.
+/// The wall clock in Unix seconds, for what others reckon by it (tokens, tickets, signed callbacks,
+/// the `Date` header), and for what may be a little wrong (how often refusals are logged): what a
+/// sale decides goes by the engine's clock.
 pub(crate) fn wall_seconds() -> u64 {
     // As of the kernel's last tick: that costs a fraction of the precise one, which every request
     // would read several times.

@@ -1,5 +1,5 @@
 //! Purchases go a short way where nothing in them asks for more: what they are answered, and what
-//! else may share their connection, must be what it is on the long one.
+//! else may share their connection, must be what it is by the router.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,13 +10,13 @@ use std::collections::BTreeSet;
 use common::{Answer, Connection, Server, request, token};
 use serde_json::json;
 
-/// A header that no purchase needs, and with which it is no plain one.
-const LONG_WAY: (&str, &str) = ("Trailer", "x");
+/// A header that no purchase needs, and with which it is no plain one: the router answers it.
+const BY_ROUTER: (&str, &str) = ("Trailer", "x");
 
-/// A purchase, by the short way or the long one.
-fn purchase(path: &str, headers: &[(&str, &str)], body: &str, is_long: bool) -> String {
+/// A purchase, by the short way or by the router.
+fn purchase(path: &str, headers: &[(&str, &str)], body: &str, is_by_router: bool) -> String {
     let mut headers = headers.to_vec();
-    headers.extend(is_long.then_some(LONG_WAY));
+    headers.extend(is_by_router.then_some(BY_ROUTER));
     request("POST", path, &headers, body)
 }
 
@@ -61,13 +61,13 @@ fn both_ways_answer_alike() {
         (path(open), plain.to_vec(), String::new(), 400),
     ];
     for (path, headers, body, status) in table {
-        let [short, long] = [false, true].map(|is_long| {
+        let [short, routed] = [false, true].map(|is_by_router| {
             let mut connection = server.connect();
-            connection.send(purchase(&path, &headers, &body, is_long));
+            connection.send(purchase(&path, &headers, &body, is_by_router));
             connection.answer().unwrap()
         });
         assert_eq!(short.status, status, "{path} {headers:?} {body}: {short:?}");
-        assert_eq!(lasting(&short, "mine"), lasting(&long, "mine"), "{path} {headers:?} {body}");
+        assert_eq!(lasting(&short, "mine"), lasting(&routed, "mine"), "{path} {headers:?} {body}");
         assert_eq!(short.header("x-request-id") == Some("mine"), headers.contains(&MINE));
     }
     let metrics = server.call("GET", "/metrics", &[], "").body;
@@ -92,12 +92,12 @@ impl Rush {
     }
 
     /// The next purchase, whose body has this much more in it.
-    fn next(&mut self, more: &str, is_long: bool) -> String {
+    fn next(&mut self, more: &str, is_by_router: bool) -> String {
         self.sent += 1;
         let path = format!("/api/flashsales/{}/purchase", self.activity);
         let bearer = format!("Bearer {}", token(7, "user"));
         let body = format!("{{\"client_request_id\":\"{}\",\"x\":\"{more}\"}}", self.sent);
-        purchase(&path, &[("Authorization", &bearer)], &body, is_long)
+        purchase(&path, &[("Authorization", &bearer)], &body, is_by_router)
     }
 }
 

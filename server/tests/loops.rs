@@ -56,6 +56,19 @@ fn serve(http_loops: &str) -> Server {
     Server::start_with(&["--resp-listen", "127.0.0.1:0"], &env)
 }
 
+/// A server is ready before each of its threads has settled: they are waited for.
+fn assert_settled(server: &Server, front: &str, expected: &[Vec<usize>]) {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let places = places(server.pid(), front);
+        if places == expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{front}: {places:?}, not {expected:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Buys, and looks meanwhile where the sink may run: whether it was ever kept from a core.
 fn is_sink_ever_kept_aside(server: &Server, all: &[usize]) -> bool {
     let activity = server.activity(&json!({ "stock": PURCHASES }));
@@ -92,7 +105,7 @@ fn each_loop_has_a_core_of_its_own_and_the_orders_are_written_aside_from_them() 
         others => others.iter().map(|core| vec![*core]).collect(),
     };
     for front in ["http-", "resp-"] {
-        assert_eq!(places(server.pid(), front), expected, "{front}");
+        assert_settled(&server, front, &expected);
     }
     let was_aside = is_sink_ever_kept_aside(&server, &all);
     assert_eq!(was_aside, !others.is_empty());
@@ -102,6 +115,6 @@ fn each_loop_has_a_core_of_its_own_and_the_orders_are_written_aside_from_them() 
 fn with_a_number_of_loops_the_kernel_places_them_and_the_sink() {
     let (all, _) = own_cores();
     let server = serve("2");
-    assert_eq!(places(server.pid(), "http-"), [all.clone(), all.clone()]);
+    assert_settled(&server, "http-", &[all.clone(), all.clone()]);
     assert!(!is_sink_ever_kept_aside(&server, &all), "no core is left free for it");
 }

@@ -3,9 +3,9 @@
 //!
 //! `shim/fail_io.c`, loaded into the server, makes the k-th sync of `orders.db` and its log fail,
 //! once or from then on, for k = 0 (none), 1, 2 and so on, and keeps a copy of each file as its
-//! last sync left it: what a power cut leaves at the least. Purchases must go on, whoever looks
-//! must see that the sink does not, nobody may be told `ordered` of an order that those copies do
-//! not have, and a start on them makes every purchase an order, once.
+//! last sync left it: what a power cut leaves at the least, or a little more. Purchases must go on,
+//! whoever looks must see that the sink does not, nobody may be told `ordered` of an order that
+//! those copies do not have, and a start on them makes every purchase an order, once.
 //!
 //! A kernel that forgets what it could not write, so that the next sync seems to do, is no part of
 //! the shim: bridge/src/sql/sqlite_direct.rs has the answer to it, and its test.
@@ -39,6 +39,12 @@ const FIRST: u64 = 10;
 /// Purchases of a rush that finds its first order's sync held up: the sink takes the rest as fast
 /// ones, which are not synced one by one.
 const RUSH: u64 = 120;
+
+/// Between two purchases that make for one more sync: each is to be a batch of its own, or nearly.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Enough for whoever buys within [`PATIENCE`].
+const STOCK: u64 = 10_000;
 
 /// Threads that buy at once.
 const TILLS: u64 = 4;
@@ -214,7 +220,7 @@ fn run(failing: Failing) {
     println!("{failing:?}");
     let mut place = Place::new(failing);
     let server = place.start();
-    place.activity = server.activity(&json!({ "stock": 1_000 }));
+    place.activity = server.activity(&json!({ "stock": STOCK }));
     place.buy(&server, FIRST);
     place.wait_until_all_are_ordered(&server);
 
@@ -223,10 +229,11 @@ fn run(failing: Failing) {
     fs::write(place.switch("WHEN"), "").unwrap();
     fs::remove_file(place.switch("HOLD")).unwrap();
     // Further syncs, until the one that fails.
+    let deadline = Instant::now() + PATIENCE;
     while failing.at > 0 && !place.has_failed() {
+        assert!(Instant::now() < deadline, "{failing:?} is not reached");
         place.buy(&server, 1);
-        std::thread::sleep(Duration::from_millis(5));
-        assert!(place.bought.len() < 900, "{failing:?} is not reached");
+        std::thread::sleep(PAUSE);
     }
     if failing.lasting {
         until("nobody sees that the sink fails", || metric(&server, "sluice_bridge_running") < 0.5);

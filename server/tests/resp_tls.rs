@@ -87,10 +87,11 @@ fn many_who_begin_at_once_are_all_served() {
     let certificates = Certificates::new();
     let server = serve(&certificates);
     let (command, reply) = echoes(1, 5);
+    // All of them before the first begins: a connection that fails leaves nobody waiting for it.
+    let peers: Vec<_> = (0..PEERS).map(|_| connect(&certificates, &server)).collect();
     let all_are_there = std::sync::Barrier::new(PEERS);
     std::thread::scope(|scope| {
-        for _ in 0..PEERS {
-            let mut peer = connect(&certificates, &server);
+        for mut peer in peers {
             let (command, reply, all_are_there) = (&command, &reply, &all_are_there);
             scope.spawn(move || {
                 all_are_there.wait();

@@ -117,11 +117,9 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
         for (id, expected) in piece.expected.into_iter().filter(|(_, it)| !it.is_empty()) {
             let Some(lane) = self.lanes.get(&id) else {
                 // Keys of an activity that there is none of.
-                self.delete_ownerless(id, expected.clone()).await?;
-                self.note(
-                    expected.keys().map(|(key, _)| (key.to_owned(), "a key".to_owned())),
-                    &expected,
-                );
+                let pairs = expected.keys().map(|(key, _)| (key.to_owned(), "a key".to_owned()));
+                self.note(pairs, &expected);
+                self.delete_ownerless(id, expected).await?;
                 continue;
             };
             let call = library::verify(&lane.keys, &lane.text, &expected);

@@ -201,7 +201,7 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
     }
 
     /// Sends `calls` and waits for them.
-    pub(super) async fn send(&mut self, calls: Vec<(usize, Cmd)>) -> Result<(), MirrorError> {
+    pub(super) async fn send(&self, calls: Vec<(usize, Cmd)>) -> Result<(), MirrorError> {
         for answer in self.nodes.send(calls).answers().await? {
             library::done(answer)?;
         }
@@ -274,23 +274,21 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
             for (lane, call) in filling.into_iter().filter(|(_, call)| call.records > 0) {
                 calls.push(self.seal(lane, call, before, is_stale));
             }
-            if is_stale {
-                self.tell_late(&mut calls);
-            }
+            self.tell(&mut calls, is_stale);
         }
         self.batch = batch;
         Ok(calls)
     }
 
-    /// The calls that say of every lane that it is behind: what comes behind a late batch is late
-    /// too, whosever it is.
-    fn tell_late(&mut self, calls: &mut Vec<(usize, Cmd)>) {
-        let is_told = |lane: &Lane| lane.is_stale || lane.text.is_empty();
-        for (id, lane) in self.lanes.iter_mut().filter(|(_, lane)| !is_told(lane)) {
+    /// The calls that say of every other lane whether it is behind, too. What comes behind a late
+    /// batch is late, whosever it is; and behind one that is not, no lane lacks what is. A quiet
+    /// lane hears of it here alone while others leave nothing to wait for.
+    fn tell(&mut self, calls: &mut Vec<(usize, Cmd)>, is_stale: bool) {
+        for (id, lane) in self.lanes.iter_mut().filter(|(_, it)| it.is_stale != is_stale) {
             let text = &lane.text;
-            let call = library::apply(&lane.keys, text, text, true, &Writes::default());
+            let call = library::apply(&lane.keys, text, text, is_stale, &Writes::default());
             calls.push((self.nodes.index(*id), call));
-            lane.is_stale = true;
+            lane.is_stale = is_stale;
         }
     }
 

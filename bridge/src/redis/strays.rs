@@ -10,7 +10,7 @@ use super::layouts::{Known, Layout, Subject, flash_sale};
 use super::library;
 use super::present::{self, BLACKLIST_PREFIX, Present};
 use super::servers::Servers;
-use super::sink::Mirror;
+use super::sink::{Mirror, ONLY_LANE};
 use super::writes::{Part, Write, Writes};
 
 /// Keys that one SCAN looks at.
@@ -28,7 +28,7 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
                     if self.layout == Layout::FlashSale {
                         let anew = self.sets_anew(&keys);
                         if !anew.is_empty() {
-                            calls.push(self.under_mark(super::sink::ONLY_LANE, &anew));
+                            calls.push(self.under_mark(ONLY_LANE, &anew));
                         }
                     }
                     let strays = self.strays(keys);
@@ -53,7 +53,7 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
     /// Deletes keys of an activity that there is none of, and what else a server that came back as
     /// its older self may hold of it: the cursor would be in the way of each of these calls.
     pub(super) async fn delete_ownerless(
-        &mut self,
+        &self,
         lane: u64,
         mut writes: Writes,
     ) -> Result<(), MirrorError> {
@@ -85,8 +85,8 @@ impl<H: Present, S: Servers> Mirror<'_, H, S> {
                 continue;
             }
             let lane = match self.layout {
-                Layout::Cluster => tag(&key).unwrap_or(super::sink::ONLY_LANE),
-                _ => super::sink::ONLY_LANE,
+                Layout::Cluster => tag(&key).unwrap_or(ONLY_LANE),
+                _ => ONLY_LANE,
             };
             found.entry(lane).or_default().absent(key);
         }

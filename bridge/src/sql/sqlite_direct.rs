@@ -11,14 +11,14 @@
 
 use std::time::Duration;
 
-use rusqlite::ffi::{Error, SQLITE_BUSY};
+use rusqlite::ffi::{self, SQLITE_BUSY, SQLITE_IOERR_FSYNC};
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Row, ToSql};
+use rusqlite::{CachedStatement, Connection, Error, ErrorCode, OpenFlags, Row, ToSql};
 use sqlx::sqlite::SqliteConnectOptions;
 
 use super::chunks::Meaning;
 use super::sqlite::{BUSY_TIMEOUT, CACHE_KIB, STATEMENTS_CACHED};
-use super::sqlite_pages::{Pages, checkpoint, empty_log};
+use super::sqlite_pages::{Pages, empty_log};
 use super::store::{Lookup, Record, Rows, Store, StoreError, Table, Transaction, Value, part_name};
 use crate::place;
 
@@ -47,7 +47,7 @@ impl DirectStore {
     }
 
     /// The settings are those of [`connect_options`](super::sqlite::connect_options).
-    fn connect(&self) -> Result<Connection, rusqlite::Error> {
+    fn connect(&self) -> Result<Connection, Error> {
         // No mutex: a connection is used by one thread at a time, the borrow checker sees to it.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
             | OpenFlags::SQLITE_OPEN_CREATE
@@ -58,20 +58,40 @@ impl DirectStore {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.pragma_update(None, "foreign_keys", false)?;
         connection.pragma_update(None, "cache_size", -i64::from(CACHE_KIB))?;
-        if self.in_doubt {
-            copy_again(&connection)?;
-        } else {
-            // As far as other readers allow, some of whom never end: a sync of another process may
-            // have failed.
-            checkpoint(&connection)?;
+        // A sync of another process may have failed, too; of that nothing is known, and readers who
+        // never end need not keep us from starting.
+        if !self.copy_again(&connection)? && self.in_doubt {
+            let why = "a sync failed, and a reader keeps what it was for from being written again: \
+                       end whoever reads the database";
+            return Err(Error::SqliteFailure(ffi::Error::new(SQLITE_BUSY), Some(why.into())));
         }
         connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED);
         Ok(connection)
     }
 
+    /// Writes once more what a sync that failed was for, and tells whether nobody was in the way.
+    /// Of commits that were not synced one by one it may have left some in the page cache alone,
+    /// where the next sync finds nothing to do. And the log may have holes on the disk now, up to
+    /// which a start after a power cut would put old pages over new ones: it is emptied.
+    ///
+    /// Nobody is waited for, who would wait for us meanwhile: a sink that failed tries again.
+    fn copy_again(&self, connection: &Connection) -> Result<bool, Error> {
+        connection.busy_timeout(Duration::ZERO)?;
+        let is_empty = empty_log(connection)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        if is_empty {
+            // SQLite itself leaves that to the next commit: until then the disk has the log whole.
+            self.pages.sync_log().map_err(|error| {
+                let code = ffi::Error::new(SQLITE_IOERR_FSYNC);
+                Error::SqliteFailure(code, Some(error.to_string()))
+            })?;
+        }
+        Ok(is_empty)
+    }
+
     /// Keeps a connection for the next transaction, and copies pages where it is time. One whose
     /// sync failed is closed: the kernel tells it once, and the next sync would seem to do.
-    fn keep(&mut self, connection: Connection, is_pause: bool) -> Result<(), rusqlite::Error> {
+    fn keep(&mut self, connection: Connection, is_pause: bool) -> Result<(), Error> {
         self.in_doubt = true;
         self.pages.copy(&connection, is_pause)?;
         self.in_doubt = false;
@@ -115,22 +135,6 @@ impl Store for DirectStore {
             None => Ok(()),
         }
     }
-}
-
-/// Writes once more what a sync that failed was for. Of commits that were not synced one by one it
-/// may have left some in the page cache alone, where the next sync finds nothing to do. And the log
-/// may have holes on the disk now, up to which a start after a power cut would put old pages over
-/// new ones: it is emptied.
-///
-/// Nobody is waited for, who would wait for us meanwhile: a sink that failed tries again.
-fn copy_again(connection: &Connection) -> Result<(), rusqlite::Error> {
-    connection.busy_timeout(Duration::ZERO)?;
-    if !empty_log(connection)? {
-        let why = "a sync failed, and a reader keeps what it was for from being written again: \
-                   end whoever reads the database";
-        return Err(rusqlite::Error::SqliteFailure(Error::new(SQLITE_BUSY), Some(why.into())));
-    }
-    connection.busy_timeout(BUSY_TIMEOUT)
 }
 
 /// A transaction of a [`DirectStore`]. It owns the connection: only a clean commit gives it back,
@@ -279,10 +283,7 @@ impl Transaction for DirectTransaction<'_> {
 }
 
 /// Runs `statement` with `values`, one for each of its placeholders; how many rows it hit.
-fn execute(
-    statement: &mut CachedStatement<'_>,
-    values: &[Value<'_>],
-) -> Result<u64, rusqlite::Error> {
+fn execute(statement: &mut CachedStatement<'_>, values: &[Value<'_>]) -> Result<u64, Error> {
     place::rest();
     for (number, value) in (1_usize..).zip(values) {
         statement.raw_bind_parameter(number, value)?;
@@ -318,7 +319,7 @@ fn record(row: &Row<'_>, width: usize) -> Result<Record, StoreError> {
 }
 
 /// What `error` means for the rows.
-fn meaning(error: &rusqlite::Error) -> Meaning {
+fn meaning(error: &Error) -> Meaning {
     use rusqlite::ffi::{SQLITE_CONSTRAINT_PRIMARYKEY, SQLITE_CONSTRAINT_UNIQUE};
     match error.sqlite_error() {
         Some(error) if error.code == ErrorCode::ConstraintViolation => match error.extended_code {

@@ -14,6 +14,7 @@
 
 use std::cell::Cell;
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::mem;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
@@ -102,6 +103,17 @@ impl Pages {
         }
     }
 
+    /// Syncs the log's file. A file system on which SQLite keeps no log has none.
+    ///
+    /// # Errors
+    /// Where the disk can't.
+    pub(super) fn sync_log(&self) -> io::Result<()> {
+        match File::open(&self.path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            log => log?.sync_all(),
+        }
+    }
+
     /// Copies pages into the database where it is time: sooner in a pause. Those that a reader
     /// still needs, and all while another connection copies, are left for a later time.
     ///
@@ -129,7 +141,7 @@ impl Pages {
 ///
 /// # Errors
 /// Where SQLite can't.
-pub(super) fn checkpoint(connection: &Connection) -> Result<bool, rusqlite::Error> {
+fn checkpoint(connection: &Connection) -> Result<bool, rusqlite::Error> {
     copy_by(connection, "PRAGMA wal_checkpoint(PASSIVE)")
 }
 

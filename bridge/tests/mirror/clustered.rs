@@ -1,12 +1,14 @@
 //! Layout `cluster` on a real cluster of three masters.
 
+use std::time::Instant;
+
 use bridge::redis::layouts::Layout;
 use bridge::redis::sink::{Bounds, Mirror, Step};
 
 use crate::keys::{self, Keys};
 use crate::library::Library;
-use crate::sale::Sale;
-use crate::valkey::{Cluster, Valkey, say};
+use crate::sale::{Sale, activity_id};
+use crate::valkey::{Cluster, PATIENCE, Valkey, say};
 
 const ACTIVITIES: u64 = 6;
 
@@ -106,6 +108,34 @@ fn on_its_master<T: redis::FromRedisValue>(cluster: &Cluster, command: &redis::C
 }
 
 #[tokio::test]
+async fn quiet_activities_are_called_behind_as_long_as_the_log_is_read_late() {
+    let cluster = Cluster::start();
+    let sale = Sale::open(44, ACTIVITIES);
+    let called_behind = || {
+        let stale = |index| format!("sluice:stale:{{{}}}", activity_id(index));
+        let is_told =
+            |index: &u64| on_its_master::<bool>(&cluster, redis::cmd("EXISTS").arg(stale(*index)));
+        (0..ACTIVITIES).filter(is_told).count() as u64
+    };
+    let met = Mirror::meet(&sale, &cluster.url(), Layout::Cluster, Bounds::default()).await;
+    let mut mirror = met.unwrap();
+    assert_eq!(called_behind(), ACTIVITIES, "their keys were just written anew");
+    // One sells without a pause: no read comes back empty. Each step waits for the one before.
+    let now_us = bridge::redis::Present::wall_us(&sale);
+    for (wall_us, expected) in [(0, 0), (now_us, ACTIVITIES), (0, 0)] {
+        sale.be_at(wall_us);
+        for _ in 0..2 {
+            let user = 1_000 + bridge::Host::durable_lsn(&sale).0;
+            sale.buy(activity_id(0), user, 1);
+            sale.commit();
+            assert_eq!(mirror.step().await.unwrap(), Step::Moved);
+        }
+        assert_eq!(called_behind(), expected, "at {wall_us} us");
+        assert_eq!(mirror.is_stale(), expected > 0);
+    }
+}
+
+#[tokio::test]
 async fn what_an_older_self_of_a_master_holds_of_an_activity_that_is_gone_is_deleted() {
     let cluster = Cluster::start();
     let sale = Sale::open(43, ACTIVITIES);
@@ -125,8 +155,9 @@ async fn what_an_older_self_of_a_master_holds_of_an_activity_that_is_gone_is_del
         }
         let met = Mirror::meet(&sale, &cluster.url(), Layout::Cluster, Bounds::default()).await;
         let mut mirror = met.unwrap();
-        let end = mirror.scrub_rounds() + 2;
+        let (end, deadline) = (mirror.scrub_rounds() + 2, Instant::now() + PATIENCE);
         while mirror.scrub_rounds() < end {
+            assert!(Instant::now() < deadline, "the scrubber gets nowhere");
             mirror.step().await.unwrap();
             mirror.scrub().await.unwrap();
         }

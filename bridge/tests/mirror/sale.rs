@@ -50,6 +50,8 @@ struct Inner {
     reservations: Vec<(ActivityId, ReservationId)>,
     frame: Vec<(u16, u64, Vec<u8>, u8)>,
     restless: u64,
+    /// The clock that a record's age is told by; `None`: the real one.
+    wall_us: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -79,6 +81,7 @@ impl Sale {
             reservations: Vec::new(),
             frame: Vec::new(),
             restless: 0,
+            wall_us: None,
         };
         Self { memory: MemoryHost::new(), inner: Arc::new(Mutex::new(inner)) }
     }
@@ -140,6 +143,11 @@ impl Sale {
     /// From now on `steps` more things happen whenever somebody looks.
     pub fn be_restless(&self, steps: u64) {
         self.inner.lock().unwrap().restless = steps;
+    }
+
+    /// From now on it is that late. Each frame is committed at its LSN, in 1970.
+    pub fn be_at(&self, wall_us: u64) {
+        self.inner.lock().unwrap().wall_us = Some(wall_us);
     }
 
     pub fn command(&self, activity: ActivityId, command: Command<'_>) -> bool {
@@ -383,6 +391,11 @@ impl Present for Sale {
     fn settle(&self) -> Option<Lsn> {
         self.commit();
         Some(self.durable_lsn())
+    }
+
+    fn wall_us(&self) -> u64 {
+        let at_us = self.inner.lock().unwrap().wall_us;
+        at_us.unwrap_or_else(|| now_ms() * 1_000)
     }
 
     fn controls(&self, prefix: &str) -> Vec<(String, u64)> {

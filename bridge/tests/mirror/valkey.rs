@@ -129,9 +129,12 @@ pub fn free_ports(count: usize) -> Vec<u16> {
     held.iter().map(|socket| socket.local_addr().unwrap().port()).collect()
 }
 
+/// How long what must come is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Waits until `done`, or fails.
 pub fn wait_for(mut done: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    let deadline = std::time::Instant::now() + PATIENCE;
     while !done() {
         assert!(std::time::Instant::now() < deadline, "this takes too long");
         std::thread::sleep(Duration::from_millis(20));

@@ -15,6 +15,8 @@
 //! kernel would reset it and take the last answer back.
 
 mod asking;
+#[cfg(test)]
+mod handshake_tests;
 mod tend;
 
 use std::collections::VecDeque;
@@ -54,7 +56,8 @@ const INPUT_BYTES: usize = 2 * REQUEST_BYTES_MAX;
 const ACCEPTED_MAX: usize = 128;
 
 /// Connections that take a step of a handshake in a turn: a signature takes as long as hundreds of
-/// purchases, and a rush of peers that begin TLS must not keep those who buy waiting.
+/// purchases, and a rush of peers that begin TLS must not keep those who buy waiting. A handshake
+/// takes two steps, a signature in one of them: about four peers a turn have begun.
 const HANDSHAKES_MAX: usize = 8;
 
 /// How long accepting rests after it failed (no descriptors, no memory): at once it would spin.
@@ -67,7 +70,7 @@ const SEAL_AFTER: Duration = Duration::from_millis(wal::limits::IDLE_SEAL_MS);
 /// For a peer to hear that we end.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// For a peer to begin TLS.
+/// For a peer to begin TLS, the turns in which it waits for its step included.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Between two looks at connections that stand still.

@@ -99,6 +99,24 @@ struct Port {
 }
 
 impl Port {
+    /// A port of `options`; SQL is asked on `runtime`.
+    fn new(options: Options, shared: &Arc<Shared>, runtime: tokio::runtime::Handle) -> Self {
+        Self {
+            shared: Arc::clone(shared),
+            users: options.users,
+            tls: Mutex::new(options.tls),
+            test_clock: options.test_clock,
+            connections_max: options.bounds.connections_max,
+            request_timeout: options.bounds.request_timeout,
+            write_timeout: options.bounds.write_timeout,
+            drain_timeout: options.drain_timeout,
+            started: Instant::now(),
+            counts: Arc::clone(&shared.resp_connections),
+            is_stopping: AtomicBool::new(false),
+            asker: Asker::new(shared, runtime),
+        }
+    }
+
     /// The engine, once it is there, for a loop that commits by itself.
     fn engine(&self) -> Option<Engine> {
         self.shared.app().ok().map(|app| app.engine.committing())
@@ -150,20 +168,8 @@ impl RespServer {
         let wanted = options.bounds.loops;
         let loops = loop_count(wanted);
         let (address, listeners) = bind_shared(options.address, loops)?;
-        let port = Arc::new(Port {
-            shared: Arc::clone(shared),
-            users: options.users,
-            tls: Mutex::new(options.tls),
-            test_clock: options.test_clock,
-            connections_max: options.bounds.connections_max,
-            request_timeout: options.bounds.request_timeout,
-            write_timeout: options.bounds.write_timeout,
-            drain_timeout: options.drain_timeout,
-            started: Instant::now(),
-            counts: Arc::clone(&shared.resp_connections),
-            is_stopping: AtomicBool::new(false),
-            asker: Asker::new(shared, tokio::runtime::Handle::current()),
-        });
+        let runtime = tokio::runtime::Handle::current();
+        let port = Arc::new(Port::new(options, shared, runtime));
         let mut server =
             Self { address, port: Arc::clone(&port), wakers: Vec::new(), threads: Vec::new() };
         for (number, listener) in listeners.into_iter().enumerate() {

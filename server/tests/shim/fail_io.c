@@ -17,7 +17,8 @@
  *   FAIL_IO_HOLD     if set, operations of FAIL_IO_OPS wait as long as this file exists
  *   FAIL_IO_EXIT     if set, the process does not exit by itself as long as this file exists
  *   FAIL_IO_SYNCED   if set, a folder that gets a copy of a file whenever a sync of it is through:
- *                    what a power cut leaves at the least
+ *                    what a power cut leaves at the least, or a little more: what is written between
+ *                    the sync and the copy
  *
  * A sync that fails has not synced, a write that fails has written nothing: what the disk really
  * does in between is the simulated disk's part (sim/).
@@ -27,6 +28,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -153,6 +155,9 @@ ssize_t write(int fd, const void *bytes, size_t count) {
     return REAL(write)(fd, bytes, count);
 }
 
+/* One copy at a time: a later one is of a later sync. */
+static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+
 /* Copies a file that was synced. It is read through `fd`: to open and close it once more would
  * drop the locks that SQLite holds on it. */
 static void keep_synced(int fd) {
@@ -166,6 +171,7 @@ static void keep_synced(int fd) {
         abort();
     }
     snprintf(draft, sizeof draft, "%s.draft", kept);
+    pthread_mutex_lock(&keeping);
     int copy = REAL(open)(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     off_t at = 0;
     for (ssize_t got; (got = pread(fd, piece, sizeof piece, at)) > 0; at += got) {
@@ -177,6 +183,7 @@ static void keep_synced(int fd) {
     if (REAL(rename)(draft, kept) != 0) {
         abort();
     }
+    pthread_mutex_unlock(&keeping);
 }
 
 static int sync_file(int fd, int (*sync)(int)) {

@@ -199,7 +199,7 @@ impl KeyHistory {
         let prefix = self.readers.prefix();
         let ours = redis.keys(prefix, now_ms).take_while(|(key, _)| key.starts_with(prefix));
         for (key, entry) in ours {
-            if !lane_of(key).is_none_or(|lane| self.lanes.contains_key(&lane)) {
+            if lane_of(key).is_some_and(|lane| !self.lanes.contains_key(&lane)) {
                 return Err(format!("O7: there is {key}, {entry:?}, of no activity"));
             }
         }
