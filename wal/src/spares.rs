@@ -432,14 +432,10 @@ mod tests {
     fn a_stray_file_with_the_last_number_of_all_is_no_spare() {
         let device = testing::disk();
         testing::open(&device).0.close().unwrap();
-        let mut image = device.image();
         for number in [u64::MAX - 1, u64::MAX] {
-            image.set_content(
-                &names::spare(number),
-                &vec![0; testing::FORMAT.segment_bytes as usize],
-            );
+            device.create_zeroed(&names::spare(number), testing::FORMAT.segment_bytes).unwrap();
         }
-        let (log, _) = testing::open(&SimDevice::new(image));
+        let (log, _) = testing::open(&device);
         while log.make_spare().unwrap() == SpareMade::Made {}
         assert!(log.has_enough_spares());
     }
