@@ -32,7 +32,7 @@ and from minute to minute: what says something are the ratios, each within one r
   multiplexed connection among all requests; \"a pool\" calls the script and then `WAITAOF` on a
   connection of the request's own, of 64. MariaDB syncs every commit; 16 connections.
 - \"By hyper and axum alone\" is the same server, asked with a header that no plain purchase has
-  (`--header 'Trailer: none'`), so that its general way answers each.
+  (`--header 'Trailer: none'`), so that its router answers each.
 - Those with \"no shop\" find the end of a request and say yes, on one thread: by epoll, and by
   io_uring as a runtime made for it does, a task a connection and a write an answer.
 - Latencies are of whole answers; in an open loop they count from when a request was to be sent. A
