@@ -353,7 +353,7 @@ fn fail_once(
         run.child.kill().unwrap();
     }
     // Shown where this run does not end.
-    println!("{failure:?}");
+    println!("{failure:?}{}", if reached { "" } else { ": not reached" });
     let status = wait(&mut run.child);
     let errors = run.errors.join().unwrap();
     match status.code() {
