@@ -107,8 +107,15 @@ fn each_loop_has_a_core_of_its_own_and_the_orders_are_written_aside_from_them() 
     for front in ["http-", "resp-"] {
         assert_settled(&server, front, &expected);
     }
-    let was_aside = is_sink_ever_kept_aside(&server, &all);
-    assert_eq!(was_aside, !others.is_empty());
+    if others.is_empty() {
+        assert!(!is_sink_ever_kept_aside(&server, &all), "there is nothing to be kept aside from");
+        return;
+    }
+    // Only while it works, and a look may come too late on a machine that is busy.
+    let deadline = Instant::now() + PATIENCE;
+    while !is_sink_ever_kept_aside(&server, &all) {
+        assert!(Instant::now() < deadline, "the sink may always run beside the loops");
+    }
 }
 
 #[test]
