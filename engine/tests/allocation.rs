@@ -6,28 +6,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "support/sale.rs"]
+mod sale;
+
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use allocation_counter::measure;
-use engine::core::event::{Actor, DeadLetterPolicy, Definition, Front, LatePayment};
-use engine::core::ids::{ActivityId, SkuId, UserId};
-use engine::core::limits::TIME_MS_MAX;
+use engine::core::event::Front;
+use engine::core::ids::{ActivityId, UserId};
 use engine::{BatchAnswer, BatchRequest, Engine, EngineOptions};
 use tempfile::TempDir;
-
-const DEFINITION: Definition<'static> = Definition {
-    sku: SkuId::new(1).unwrap(),
-    title: "phone",
-    price: 100,
-    per_user_limit: 1,
-    start_ms: 1,
-    end_ms: TIME_MS_MAX,
-    payment_ttl_ms: 60_000,
-    late_payment: LatePayment::ReinstateOrRefund,
-    dead_letter: DeadLetterPolicy::Rollback,
-    publish_at_ms: 0,
-};
 
 /// Buyers that came before: one more than a first piece of the reservations' table holds, so that
 /// the next has just begun, and so few that the users' table has room for half as many again.
@@ -51,10 +40,7 @@ fn warm() -> Sale {
     options.threads = false;
     let (engine, _) = Engine::open(options).unwrap();
     while engine.make_spare().unwrap() == wal::SpareMade::Made {}
-    let actor = Actor { name: "admin", request_id: "r" };
-    let created = engine.create(None, actor, 1_000_000, DEFINITION).unwrap().wait();
-    let id = created.unwrap().unwrap().id;
-    engine.publish(id, actor).unwrap().wait().unwrap().unwrap();
+    let id = sale::on_sale(&engine, 1_000_000, sale::PHONE);
     let sale = Sale { engine, id, _dir: dir };
     // In two batches: the log fills one buffer while it writes the other.
     sale.buy_together(&sale.requests(1, BEFORE / 2), Vec::new());

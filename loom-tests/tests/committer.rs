@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use loom::thread;
+use loom::thread::{self, JoinHandle};
 use wal::device::sim::{Fault, FaultKind, Image, SimDevice};
 use wal::model::{commit_passing_on, stop_waiting, wait_for_work};
 use wal::{
@@ -53,6 +53,12 @@ fn append_with_room(log: &Log, bytes: usize) -> Result<Ticket, Busy> {
     Ok(Ticket { shard: 0, shard_seq: batch.append((1, 1), |out| out.extend_from_slice(b"body")) })
 }
 
+/// Does `work` on `log` on a thread of its own.
+fn beside<T: 'static>(log: &Log, work: impl FnOnce(&Log) -> T + 'static) -> JoinHandle<T> {
+    let log = log.clone();
+    thread::spawn(move || work(&log))
+}
+
 /// What the committing thread does, until `records` are durable.
 fn commit_until(log: &Log, records: u64) {
     while log.durable_lsn() < Lsn(records) {
@@ -66,14 +72,8 @@ fn commit_until(log: &Log, records: u64) {
 fn no_append_is_left_waiting_for_the_committer() {
     loom::model(|| {
         let log = log();
-        let committer = {
-            let log = log.clone();
-            thread::spawn(move || commit_until(&log, 2))
-        };
-        let other = {
-            let log = log.clone();
-            thread::spawn(move || append(&log).expect("there is room"))
-        };
+        let committer = beside(&log, |log| commit_until(log, 2));
+        let other = beside(&log, |log| append(log).expect("there is room"));
         let ticket = append(&log).expect("there is room");
         assert_eq!(log.wait_durable(ticket), Ok(()));
         let other = other.join().expect("appending does not panic");
@@ -96,10 +96,7 @@ fn pass_on_until(log: &Log, records: u64) {
 fn a_long_batch_that_was_not_waited_for_is_not_forgotten() {
     loom::model(|| {
         let log = log();
-        let committer = {
-            let log = log.clone();
-            thread::spawn(move || pass_on_until(&log, 2))
-        };
+        let committer = beside(&log, |log| pass_on_until(log, 2));
         append_long(&log);
         let ticket = append_long(&log);
         assert_eq!(log.wait_for_commit(ticket), Ok(()));
@@ -112,10 +109,7 @@ fn a_long_batch_that_was_not_waited_for_is_not_forgotten() {
 fn what_waits_below_a_long_batch_that_comes_to_nothing_is_not_forgotten() {
     loom::model(|| {
         let log = log();
-        let committer = {
-            let log = log.clone();
-            thread::spawn(move || pass_on_until(&log, 1))
-        };
+        let committer = beside(&log, |log| pass_on_until(log, 1));
         let ticket = append(&log).expect("there is room");
         drop(log.begin(0, LONG_BYTES, Class::Reserved).expect("there is room"));
         assert_eq!(log.wait_for_commit(ticket), Ok(()));
@@ -141,22 +135,16 @@ fn append_two_chunks(log: &Log, caller_commits: bool) -> Ticket {
 fn a_record_beside_a_batch_of_two_chunks(caller_commits: bool) {
     loom::model(move || {
         let log = log();
-        let committer = {
-            let log = log.clone();
-            thread::spawn(move || pass_on_until(&log, 3))
-        };
-        let other = {
-            let log = log.clone();
-            thread::spawn(move || {
-                let ticket = append_two_chunks(&log, caller_commits);
-                if caller_commits {
-                    while let Ok(Committed::Frame { .. }) = log.commit() {}
-                    assert!(log.durable_seq(0) >= ticket.shard_seq, "W1: its records are nowhere");
-                } else {
-                    assert_eq!(log.wait_for_commit(ticket), Ok(()));
-                }
-            })
-        };
+        let committer = beside(&log, |log| pass_on_until(log, 3));
+        let other = beside(&log, move |log| {
+            let ticket = append_two_chunks(log, caller_commits);
+            if caller_commits {
+                while let Ok(Committed::Frame { .. }) = log.commit() {}
+                assert!(log.durable_seq(0) >= ticket.shard_seq, "W1: its records are nowhere");
+            } else {
+                assert_eq!(log.wait_for_commit(ticket), Ok(()));
+            }
+        });
         let ticket = append(&log).expect("there is room");
         assert_eq!(log.wait_for_commit(ticket), Ok(()));
         other.join().expect("the other caller does not panic");
@@ -191,17 +179,11 @@ fn a_lone_caller_needs_no_committer() {
 fn callers_that_commit_by_themselves_leave_no_one_waiting() {
     loom::model(|| {
         let log = log();
-        let committer = {
-            let log = log.clone();
-            thread::spawn(move || commit_until(&log, 2))
-        };
-        let other = {
-            let log = log.clone();
-            thread::spawn(move || {
-                let ticket = append(&log).expect("there is room");
-                assert_eq!(log.wait_durable(ticket), Ok(()));
-            })
-        };
+        let committer = beside(&log, |log| commit_until(log, 2));
+        let other = beside(&log, move |log| {
+            let ticket = append(log).expect("there is room");
+            assert_eq!(log.wait_durable(ticket), Ok(()));
+        });
         let ticket = append(&log).expect("there is room");
         assert_eq!(log.wait_durable(ticket), Ok(()));
         other.join().expect("the other caller does not panic");
@@ -214,10 +196,7 @@ fn callers_that_commit_by_themselves_leave_no_one_waiting() {
 fn two_committers_at_once_lose_and_repeat_nothing() {
     loom::model(|| {
         let log = log();
-        let committer = {
-            let log = log.clone();
-            thread::spawn(move || commit_until(&log, 2))
-        };
+        let committer = beside(&log, |log| commit_until(log, 2));
         for _ in 0..2 {
             let ticket = append(&log).expect("there is room");
             log.commit().expect("the disk is well");
@@ -232,10 +211,7 @@ fn two_committers_at_once_lose_and_repeat_nothing() {
 fn closing_takes_along_whatever_was_let_in() {
     loom::model(|| {
         let log = log();
-        let appending = {
-            let log = log.clone();
-            thread::spawn(move || append(&log))
-        };
+        let appending = beside(&log, append);
         log.close().expect("the disk is well");
         let let_in = match appending.join().expect("appending does not panic") {
             Ok(ticket) => ticket.shard_seq,
@@ -257,10 +233,7 @@ fn a_log_that_fails_beside_an_append_answers_nobody() {
         let fault = Fault { at: 1, lasting: true, kind: FaultKind::ErrorOldContent };
         device.set_fault(Some(fault));
         append(&log).expect("there is room");
-        let caller = {
-            let log = log.clone();
-            thread::spawn(move || append(&log).map(|ticket| log.wait_durable(ticket)))
-        };
+        let caller = beside(&log, |log| append(log).map(|ticket| log.wait_durable(ticket)));
         assert_eq!(log.commit(), Err(LogUnavailable));
         assert_eq!(append(&log), Err(Busy::LogUnavailable));
         let told = caller.join().expect("the caller does not panic");
